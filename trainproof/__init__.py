@@ -1,0 +1,36 @@
+"""trainproof proves training runs: `read` a log into a Frame, `judge` it into a Report. Nothing heavy loads until it is used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainproof.api import judge, read
+    from trainproof.errors import TrainproofError
+    from trainproof.frame import Frame
+    from trainproof.verdict import Finding, Report, Verdict
+
+__version__ = "0.1.0"
+
+__all__ = ["Finding", "Frame", "Report", "TrainproofError", "Verdict", "judge", "read"]
+
+_HOME = {
+    "Finding": "trainproof.verdict",
+    "Frame": "trainproof.frame",
+    "Report": "trainproof.verdict",
+    "TrainproofError": "trainproof.errors",
+    "Verdict": "trainproof.verdict",
+    "judge": "trainproof.api",
+    "read": "trainproof.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'trainproof' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

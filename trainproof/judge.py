@@ -1,0 +1,193 @@
+"""judge(frame, settings) -> RunReport: select rules, run them, skip with a reason, fold related findings, fold into a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from trainproof import __version__
+from trainproof.errors import UsageError
+from trainproof.folding import fold_related
+from trainproof.frame import Frame
+from trainproof.rules import all_rules
+from trainproof.rules.registry import CannotTell, Rule, Sighting
+from trainproof.thresholds import Thresholds
+from trainproof.verdict import (
+    SCHEMA_VERSION,
+    DroppedLine,
+    Finding,
+    Report,
+    RunReport,
+    SegmentReport,
+    Verdict,
+    fold_severities,
+    fold_verdicts,
+)
+
+#: Families whose rules say something of the training itself: a run on which none of them could run is SKIP, never PASS.
+JUDGING_FAMILIES = frozenset({"loss", "learning_rate", "gradients", "evaluation"})
+#: ... and rules outside these families that judge the loss itself.
+JUDGING_RULES = frozenset({"TP101", "TP110"})
+
+
+class Settings(NamedTuple):
+    """What to judge by: rule selectors (codes or prefixes; "ALL") and thresholds."""
+
+    select: tuple[str, ...] = ("ALL",)
+    ignore: tuple[str, ...] = ()
+    thresholds: Thresholds = Thresholds()
+
+
+DEFAULTS = Settings()
+
+
+def selected_rules(settings: Settings) -> list[Rule]:
+    """The rules that `settings` asks for, by code. Raises UsageError for a selector that names no rule."""
+    rules = all_rules()
+    for selector in (*settings.select, *settings.ignore):
+        if selector != "ALL" and not any(code.startswith(selector) for code in rules):
+            raise UsageError(f"no rule matches {selector!r}; `trainproof rules` lists them (a code, a prefix such as TP2, or ALL)")
+    return [
+        rule
+        for code, rule in rules.items()
+        if _matches(code, settings.select) and not _matches(code, settings.ignore)
+    ]
+
+
+def _matches(code: str, selectors: Sequence[str]) -> bool:
+    return any(selector == "ALL" or code.startswith(selector) for selector in selectors)
+
+
+def judge_frames(frames: Sequence[Frame], settings: Settings = DEFAULTS, command: str = "epoch") -> Report:
+    """The report over several runs."""
+    runs = tuple(judge_run(frame, settings) for frame in frames)
+    return Report(SCHEMA_VERSION, __version__, command, fold_verdicts(run.verdict for run in runs), runs)
+
+
+def judge_run(frame: Frame, settings: Settings = DEFAULTS) -> RunReport:
+    """Judge one run by the selected rules."""
+    findings: list[Finding] = []
+    checked: list[str] = []
+    skipped: dict[str, str] = {}
+    judged = False
+    for rule in selected_rules(settings):
+        try:
+            sightings = list(_run_rule(rule, frame, settings))
+        except CannotTell as reason:
+            skipped[rule.code] = str(reason)
+            continue
+        checked.append(rule.code)
+        judged = judged or rule.family in JUDGING_FAMILIES or rule.code in JUDGING_RULES
+        findings += [_finding(rule, s) for s in sightings]
+    return _report(frame, settings, findings, checked, skipped, judged)
+
+
+def _run_rule(rule: Rule, frame: Frame, settings: Settings) -> Iterator[Sighting]:
+    """The rule's sightings over each part of the loss and each segment. Raises CannotTell when it could run on none of them."""
+    if frame.objective not in rule.objectives:
+        raise CannotTell(f"not for the objective {frame.objective}")
+    missing = [name for name in rule.facts if name not in frame.facts]
+    if missing:
+        raise CannotTell(f"not declared: {', '.join(missing)} (give it with --fact)")
+    thresholds = getattr(settings.thresholds, rule.family)
+    reasons: list[str] = []
+    ran = False
+    for view in _views(rule, frame):
+        unmet = _unmet_need(rule, view)
+        if unmet:
+            reasons.append(unmet)
+            continue
+        try:
+            yield from rule.check(view, thresholds)
+            ran = True
+        except CannotTell as reason:
+            reasons.append(str(reason))
+    if not ran:
+        raise CannotTell(reasons[0])
+
+
+def _views(rule: Rule, frame: Frame) -> Iterator[Frame]:
+    """The frames that the rule is asked about: each part of a loss known only in parts, each segment of a resumed run."""
+    whole = [frame]
+    if "loss" in rule.needs and "loss" not in frame:
+        whole = [frame.with_loss(part) for part in frame if part.startswith("loss/")] or [frame]
+    for view in whole:
+        if rule.whole_run or len(frame.segments) < 2:
+            yield view
+        else:
+            yield from (view.between(segment.start, segment.end) for segment in frame.segments)
+
+
+def _unmet_need(rule: Rule, frame: Frame) -> str | None:
+    for need in rule.needs:
+        if need.endswith("*"):
+            if not any(name.startswith(need[:-1]) for name in frame):
+                return f"no {need} metric in the log"
+        elif need not in frame:
+            return f"no {need} in the log"
+    first = rule.needs[0] if rule.needs else None
+    records = len(frame[first]) if first in frame else frame.records
+    if records < rule.min_records:
+        return f"{records} records, needs {rule.min_records}"
+    return None
+
+
+def _finding(rule: Rule, seen: Sighting) -> Finding:
+    return Finding(
+        rule=rule.code,
+        name=rule.name,
+        severity=seen.severity,
+        message=seen.message,
+        first_step=seen.first_step,
+        last_step=seen.last_step,
+        flagged_step=seen.flagged_step,
+        evidence=seen.evidence,
+        threshold=dict(seen.threshold),
+        fix=seen.fix or rule.fix,
+        page=rule.page,
+    )
+
+
+def _report(
+    frame: Frame,
+    settings: Settings,
+    findings: list[Finding],
+    checked: list[str],
+    skipped: dict[str, str],
+    judged: bool,
+) -> RunReport:
+    from trainproof.panels import panels_of
+
+    verdict = fold_severities(finding.severity for finding in findings)
+    reason = None
+    if verdict is Verdict.PASS and not judged:
+        verdict, reason = Verdict.SKIP, _why_nothing_was_judged(frame, skipped)
+    folded = fold_related(findings, frame)
+    return RunReport(
+        source=frame.source.path,
+        format=frame.source.format,
+        name=frame.source.name,
+        verdict=verdict,
+        reason=reason,
+        objective=frame.objective,
+        records=frame.records,
+        first_step=frame.first_step,
+        last_step=frame.last_step,
+        segments=tuple(SegmentReport(*segment) for segment in frame.segments),
+        facts=dict(frame.facts),
+        dropped=frame.dropped_count,
+        dropped_lines=tuple(DroppedLine(*line) for line in frame.dropped),
+        masked=tuple(sorted(frame.masked)),
+        overrides=settings.thresholds.overrides(),
+        findings=folded,
+        checked=tuple(checked),
+        skipped=skipped,
+        panels=panels_of(frame, findings),
+    )
+
+
+def _why_nothing_was_judged(frame: Frame, skipped: dict[str, str]) -> str:
+    if not len(frame):
+        return "the log has no numeric records"
+    known = ", ".join(list(frame)[:6])
+    return f"no rule could judge it: {frame.records} records of {known}; name the loss with --map loss=COLUMN if it has another name"

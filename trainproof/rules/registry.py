@@ -1,0 +1,149 @@
+"""What a rule is, how it is registered, and what it yields. A rule is a function over a Frame; its docstring is its page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from trainproof.frame import Frame, Series
+from trainproof.verdict import Evidence, Severity, number
+
+INFO, WARN, FAIL = Severity.INFO, Severity.WARN, Severity.FAIL
+
+#: Objectives whose loss is meant to fall. Reinforcement and adversarial losses rise, and sit at zero, in healthy runs.
+SUPERVISED = frozenset({"lm", "classification", "regression", "density", "preference", "unknown"})
+#: Objectives whose loss is a cross-entropy over a known number of classes.
+CROSS_ENTROPY = frozenset({"lm", "classification"})
+EVERY = frozenset({*SUPERVISED, "rl", "adversarial"})
+
+#: code prefix -> (family, the field of Thresholds that its rules are given)
+FAMILIES = {
+    "TP0": "log_quality",
+    "TP1": "numerics",
+    "TP2": "loss",
+    "TP3": "learning_rate",
+    "TP4": "gradients",
+    "TP5": "evaluation",
+}
+
+
+class CannotTell(Exception):
+    """Raised by a rule that ran but can neither pass nor warn; the text is the reason that the report gives for the SKIP."""
+
+
+class Sighting(NamedTuple):
+    """What a rule yields: the judge adds the rule's name, fix and page and makes it a Finding."""
+
+    severity: Severity
+    message: str
+    evidence: tuple[Evidence, ...]
+    threshold: dict[str, float]
+    first_step: int
+    last_step: int
+    flagged_step: int
+    fix: str | None = None
+
+
+Check = Callable[[Frame, Any], Iterator[Sighting]]
+
+
+class Rule(NamedTuple):
+    """A registered rule. `needs` names metrics; a trailing `*` matches any metric with that prefix."""
+
+    code: str
+    name: str
+    family: str
+    severity: Severity
+    needs: tuple[str, ...]
+    facts: tuple[str, ...]
+    objectives: frozenset[str]
+    min_records: int
+    stops: bool
+    whole_run: bool
+    fix: str
+    check: Check
+    page: str
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(
+    code: str,
+    name: str,
+    *,
+    severity: Severity,
+    needs: Sequence[str] = (),
+    facts: Sequence[str] = (),
+    objectives: frozenset[str] = EVERY,
+    min_records: int = 1,
+    stops: bool = False,
+    whole_run: bool = False,
+    fix: str,
+) -> Callable[[Check], Check]:
+    """Register a rule.
+
+    severity: the highest it may give. needs, facts: metrics and declared facts without which it is skipped. min_records: of the
+    first metric it needs (of the run, when it needs none). stops: the guardian may stop a run on its FAIL. whole_run: it looks
+    across restarts; every other rule is asked about each segment by itself. fix: what to try, one sentence or two.
+    """
+
+    def register(check: Check) -> Check:
+        if code in RULES:
+            raise ValueError(f"{code} is registered twice")
+        RULES[code] = Rule(
+            code,
+            name,
+            FAMILIES[code[:3]],
+            severity,
+            tuple(needs),
+            tuple(facts),
+            objectives,
+            min_records,
+            stops,
+            whole_run,
+            fix,
+            check,
+            f"rules/{code}.md",
+        )
+        return check
+
+    return register
+
+
+def evidence(series: Series, indices: Iterable[int]) -> tuple[Evidence, ...]:
+    """The points of `series` at `indices`, as a finding cites them."""
+    return tuple(
+        Evidence(series.name, int(series.step[i]), number(float(series.value[i])), int(series.line[i])) for i in indices
+    )
+
+
+def sighting(
+    severity: Severity,
+    message: str,
+    series: Series,
+    *,
+    first: int,
+    last: int,
+    flagged: int | None = None,
+    cite: Iterable[int] | None = None,
+    threshold: dict[str, float],
+    more: tuple[Evidence, ...] = (),
+    fix: str | None = None,
+) -> Sighting:
+    """A Sighting over the points first..last (inclusive indices) of `series`, flagged at index `flagged` (default: `last`).
+
+    Cites the points `cite` (default: first, flagged, last) and then `more`, evidence of other series.
+    """
+    flagged = last if flagged is None else flagged
+    cited = sorted({first, flagged, last}) if cite is None else list(cite)
+    return Sighting(
+        severity,
+        message,
+        evidence(series, cited) + more,
+        threshold,
+        int(series.step[first]),
+        int(series.step[last]),
+        int(series.step[flagged]),
+        fix,
+    )
