@@ -1,0 +1,289 @@
+"""Robust statistics: pure, deterministic functions on float64 arrays.
+
+Only order statistics, differences and fixed-order sums are used, so that no SIMD width changes a digit that reaches a report. All of
+them are causal: what is returned for record i depends on records 0..i alone. Arrays are finite unless a docstring says otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+#: standard deviation of a normal law over its median absolute deviation
+MAD_TO_SIGMA = 1.4826
+#: standard deviation of the noise over the median absolute difference of neighbours
+STEP_TO_SIGMA = MAD_TO_SIGMA / math.sqrt(2)
+#: standard error of a median over that of a mean, normal law (sqrt(pi / 2))
+MEDIAN_SE = 1.2533
+#: asymptotic efficiency of Theil-Sen against least squares, normal law (3 / pi), as a factor of the standard error
+THEIL_SEN_SE = math.sqrt(math.pi / 3)
+
+BASELINE_WINDOW = 64
+BASELINE_MINIMUM = 20
+#: every record has a baseline of its own up to here; past it the baseline is renewed every BASELINE_STRIDE records, which a log
+#: of that length cannot tell apart and which keeps a million records affordable
+BASELINE_EXACT = 2048
+BASELINE_STRIDE = 16
+TREND_BLOCKS = 120
+#: a robust scale of a long prefix is taken from at most this many evenly spaced values (2 % standard error)
+THINNED = 4096
+_ROWS = 8192  # windows sorted at a time: bounds memory to 4 MiB
+
+
+class Baseline(NamedTuple):
+    """Where a series stood just before each record: `median` M and `scale` S, shape (n,), NaN where too few records came before."""
+
+    median: Floats
+    scale: Floats
+
+
+class Trend(NamedTuple):
+    """The change over a window in units of the series, its standard error, and the Mann-Kendall Z."""
+
+    change: float
+    se: float
+    z: float
+
+
+def median5(x: Floats) -> Floats:
+    """The median of the last 5 values, shape (n,); NaN for the first 4. A minimum/maximum network: exact, without sorting."""
+    out = np.full(len(x), np.nan)
+    if len(x) < 5:
+        return out
+    a, b, c, d, e = x[:-4], x[1:-3], x[2:-2], x[3:-1], x[4:]
+    low = np.maximum(np.minimum(a, b), np.minimum(c, d))
+    high = np.minimum(np.maximum(a, b), np.maximum(c, d))
+    np.maximum(np.minimum(e, low), np.minimum(np.maximum(e, low), high), out=out[4:])
+    return out
+
+
+def windows(x: Floats, width: int, stride: int = 1) -> Iterator[tuple[int, Floats]]:
+    """(index of the first row, sorted windows) in pieces: row r holds x[r * stride : r * stride + width], sorted."""
+    if len(x) < width:
+        return
+    view = sliding_window_view(x, width)[::stride]
+    for start in range(0, len(view), _ROWS):
+        yield start, np.sort(view[start : start + _ROWS], axis=1)
+
+
+def row_median(rows: Floats) -> Floats:
+    """The median of each row of rows sorted along axis 1; of an even number, the mean of the two middle values."""
+    width = rows.shape[1]
+    return rows[:, width // 2] if width % 2 else _middle(rows[:, width // 2 - 1], rows[:, width // 2])
+
+
+def _middle(low: Floats, high: Floats) -> Floats:
+    return low / 2 + high / 2  # halves first: two values near the largest float do not overflow
+
+
+def trailing_median(x: Floats, width: int, stride: int = 1) -> tuple[Ints, Floats]:
+    """(index of the last record, median) of the windows of `width` records that end at width-1, width-1+stride, ..."""
+    parts = [row_median(rows) for _, rows in windows(x, width, stride)]
+    values = np.concatenate(parts) if parts else np.empty(0)
+    return np.arange(len(values), dtype=np.int64) * stride + (width - 1), values
+
+
+def trailing_minimum(x: Floats, width: int) -> Floats:
+    """The minimum of the last `width` values, shape (n,); -inf for the first width-1 (nothing has held that long yet)."""
+    out = x.copy()
+    done = 1
+    while done < width:
+        shift = min(done, width - done)
+        out[shift:] = np.minimum(out[shift:], out[:-shift]) if shift < len(out) else out[shift:]
+        done += shift
+    out[: width - 1] = -np.inf
+    return out
+
+
+def baseline(x: Floats, lag: int = 5) -> Baseline:
+    """M and S of the 64 (at least 20) records that end `lag` records before each record.
+
+    S = max(1.4826 MAD, 0.02 |M|, print quantum), so that a constant stretch or a coarsely printed one has a scale. The lag keeps the
+    last 5 records, which rules compare with M, out of it. Source: CATALOGUE of rules, shared machinery; the floor of 2 % and the
+    quantum are measured on public logs (bfloat16 losses have a MAD of 0).
+    """
+    n = len(x)
+    median, scale = np.full(n, np.nan), np.full(n, np.nan)
+    for i in range(BASELINE_MINIMUM - 1 + lag, min(n, BASELINE_WINDOW - 1 + lag)):
+        row = np.sort(x[: i - lag + 1])[np.newaxis]
+        median[i], scale[i] = (column[0] for column in _location_scale(row))
+    offset = BASELINE_WINDOW - 1 + lag  # the record whose baseline is the first full window
+    exact = min(n, max(BASELINE_EXACT, offset))
+    if n > offset:
+        _fill(x[: exact - lag], 1, offset, median[:exact], scale[:exact])
+    if n > exact:
+        start = exact - offset
+        _fill(x[start : n - lag], BASELINE_STRIDE, exact, median, scale)
+    return Baseline(median, scale)
+
+
+def _fill(x: Floats, stride: int, first: int, median: Floats, scale: Floats) -> None:
+    """Write the baselines of the windows of `x`, `stride` apart, into records `first` on; each one serves `stride` records."""
+    n = len(median)
+    for start, rows in windows(x, BASELINE_WINDOW, stride):
+        m, s = _location_scale(rows)
+        at = first + start * stride
+        stop = min(n, at + len(m) * stride)
+        median[at:stop] = np.repeat(m, stride)[: stop - at]
+        scale[at:stop] = np.repeat(s, stride)[: stop - at]
+
+
+def _location_scale(rows: Floats) -> tuple[Floats, Floats]:
+    """M and S of each sorted row."""
+    median = row_median(rows)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mad = row_median(np.sort(np.abs(rows - median[:, np.newaxis]), axis=1))
+        gaps = np.diff(rows, axis=1)
+    quantum = np.where(gaps > 0, gaps, np.inf).min(axis=1, initial=np.inf)
+    quantum[np.isinf(quantum)] = 0.0
+    scale = np.maximum(np.maximum(MAD_TO_SIGMA * mad, 0.02 * np.abs(median)), quantum)
+    return median, scale
+
+
+def schedule(n: int, start: int = 50) -> Ints:
+    """The record counts at which trends are judged: ceil(50 x 1.05^k) up to n, and n itself. One schedule for every judge."""
+    if n <= 0:
+        return np.empty(0, np.int64)
+    steps = max(0, math.ceil(math.log(max(n / start, 1), 1.05))) + 1
+    counts = np.unique(np.ceil(start * 1.05 ** np.arange(steps)).astype(np.int64))
+    return np.append(counts[counts < n], n)
+
+
+def block_medians(x: Floats, blocks: int = TREND_BLOCKS) -> Floats:
+    """Medians of at most `blocks` equal stretches of x (all of x when it is no longer); the remainder is left out at the start."""
+    if len(x) <= blocks:
+        return x
+    width = len(x) // blocks
+    return row_median(np.sort(x[len(x) - width * blocks :].reshape(blocks, width), axis=1))
+
+
+def theil_sen(t: Floats, y: Floats) -> float:
+    """The median slope over all pairs (Sen 1968), in units of y per unit of t; 0 for fewer than 2 points."""
+    if len(y) < 2:
+        return 0.0
+    i, j = np.triu_indices(len(y), 1)
+    return float(np.median((y[j] - y[i]) / (t[j] - t[i])))
+
+
+def mann_kendall(y: Floats) -> float:
+    """The Mann-Kendall Z with the continuity correction and the correction for ties (Kendall 1975); 0 for fewer than 3 points."""
+    n = len(y)
+    if n < 3:
+        return 0.0
+    i, j = np.triu_indices(n, 1)
+    s = int(np.sign(y[j] - y[i]).sum())
+    ties = np.unique(y, return_counts=True)[1]
+    variance = (n * (n - 1) * (2 * n + 5) - int((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+    return 0.0 if variance <= 0 or s == 0 else (s - math.copysign(1, s)) / math.sqrt(variance)
+
+
+def trend(x: Floats, lo: int, hi: int) -> Trend:
+    """The trend of x[lo:hi]: Theil-Sen change from its first to its last block median (at most 120), its standard error, and Z.
+
+    The standard error is that of a least-squares slope with the robust scale of the residuals, over the efficiency of Theil-Sen.
+    """
+    y = block_medians(x[lo:hi])
+    m = len(y)
+    if m < 3:
+        return Trend(0.0, math.inf, 0.0)
+    t = np.arange(m, dtype=np.float64)
+    slope = theil_sen(t, y)
+    residual = y - slope * t
+    sigma = MAD_TO_SIGMA * float(np.median(np.abs(residual - np.median(residual))))
+    se = THEIL_SEN_SE * sigma * math.sqrt(12 * (m - 1) / (m * (m + 1)))
+    return Trend(slope * (m - 1), se, mann_kendall(y))
+
+
+def thinned(x: Floats, most: int = THINNED) -> Floats:
+    """At most about `most` evenly spaced values of x."""
+    return x[:: max(1, -(-len(x) // most))]
+
+
+def relative_noise(x: Floats) -> float:
+    """The robust standard deviation of log x about its local level, from successive differences; 0 for fewer than 2 values.
+
+    Differences of neighbours cancel the trend; their standard deviation is sqrt(2) times that of the noise (von Neumann 1941).
+    Non-positive values take no part.
+    """
+    positive = x[x > 0]
+    return difference_noise(np.log(positive))
+
+
+def difference_noise(x: Floats) -> float:
+    """The robust standard deviation of x about its local level, from successive differences; 0 for fewer than 2 values."""
+    if len(x) < 2:
+        return 0.0
+    return STEP_TO_SIGMA * float(np.median(np.abs(thinned(np.diff(x)))))
+
+
+def noise_so_far(x: Floats, first: int = 9) -> Floats:
+    """`difference_noise` of the records up to each record, shape (n,); +inf before the `first` record has come.
+
+    Renewed at every record up to 50 and then on the common schedule.
+    """
+    out = np.full(len(x), np.inf)
+    steps = np.abs(np.diff(x))
+    counts = [*range(first, min(len(x), 50)), *schedule(len(x)).tolist()]
+    for count, following in zip(counts, [*counts[1:], len(x) + 1], strict=True):
+        if count >= first:
+            out[count - 1 : following - 1] = STEP_TO_SIGMA * float(np.median(thinned(steps[: count - 1])))
+    return out
+
+
+def page_hinkley(z: Floats, delta: float, limit: float) -> int | None:
+    """The first index at which the cumulative excess of z over `delta` stands `limit` above its running minimum (Page 1954)."""
+    total = np.cumsum(z - delta)
+    above = total - np.minimum.accumulate(np.minimum(total, 0.0))
+    hits = np.flatnonzero(above > limit)
+    return int(hits[0]) if len(hits) else None
+
+
+def runs_of(mask: Bools) -> list[tuple[int, int]]:
+    """The stretches of True as (start, stop), stop exclusive."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
+    return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+
+
+def first_run(mask: Bools, length: int) -> tuple[int, int] | None:
+    """The first stretch of at least `length` True, as (start, stop)."""
+    return next(((a, b) for a, b in runs_of(mask) if b - a >= length), None)
+
+
+def last_run(mask: Bools) -> tuple[int, int] | None:
+    """The stretch of True that reaches the end: a state that still holds, and since when."""
+    if not len(mask) or not mask[-1]:
+        return None
+    false = np.flatnonzero(~mask)
+    return (int(false[-1]) + 1 if len(false) else 0), len(mask)
+
+
+def print_quantum(x: Floats) -> float:
+    """The smallest gap between two distinct values: how coarsely the logger prints; 0 when all are equal."""
+    gaps = np.diff(np.unique(x))
+    return float(gaps.min()) if len(gaps) else 0.0
+
+
+def is_running_mean(x: Floats) -> bool:
+    """True when x looks like a mean since the start: its steps shrink as 1/n (a single record can hardly move it any more).
+
+    Compares the median step of the last quarter with that of the first: a running mean over n records shrinks it by about 6 when
+    the records are noise. 32 records at least, and the steps must have shrunk against the level too.
+    """
+    if len(x) < 32:
+        return False
+    steps = np.abs(np.diff(x))
+    quarter = len(steps) // 4
+    n = np.arange(1, len(steps) + 1)
+    early, late = float(np.median(steps[:quarter])), float(np.median(steps[-quarter:]))
+    scaled = steps * n
+    spread = float(np.median(scaled[-quarter:])) / max(float(np.median(scaled[:quarter])), 1e-300)
+    return early > 0 and late <= early / 4 and 1 / 3 <= spread <= 3
