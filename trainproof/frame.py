@@ -59,6 +59,14 @@ class Series:
         result: T = self._memo[key]
         return result
 
+    def derived(self, function: Callable[..., T], *args: Any) -> T:
+        """`function(self, *args)`, computed once a series: as `memo`, for statistics that need steps or other memos."""
+        key = (function, args)
+        if key not in self._memo:
+            self._memo[key] = function(self, *args)
+        result: T = self._memo[key]
+        return result
+
     def at(self, step: int) -> float | None:
         """The last value logged at `step`, or None."""
         index = int(np.searchsorted(self.step, step, side="right")) - 1

@@ -1,1 +1,524 @@
-"""Family stub."""
+"""Family TP2: the training loss. Divergence is in `divergence`, spikes and shifts in `spikes`, the rest here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from trainproof import stats
+from trainproof.frame import Frame, Series
+from trainproof.rules import divergence, spikes  # noqa: F401  registers TP201, TP202, TP203 and TP210
+from trainproof.rules.registry import (
+    CROSS_ENTROPY,
+    FAIL,
+    INFO,
+    SUPERVISED,
+    WARN,
+    CannotTell,
+    Sighting,
+    evidence,
+    rule,
+    sighting,
+)
+from trainproof.thresholds import LossThresholds
+
+NOT_PREFERENCE = SUPERVISED - {"preference"}
+
+
+@rule(
+    "TP204",
+    "plateau",
+    severity=WARN,
+    needs=("loss",),
+    objectives=SUPERVISED,
+    min_records=100,
+    fix="Raise the learning rate or change the schedule; check that the data still has something to teach; or stop here and save the rest.",
+)
+def plateau(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
+    """The loss has stopped moving while a good part of the run is still to come.
+
+    What it does
+    At each judging point, fits a robust slope to the last 30 % of the records and asks whether even the slope plus two standard
+    errors is under 1 % of the level.
+
+    Why it matters
+    The rest of the run buys nothing, or something keeps the model from learning further.
+
+    Formula
+    |Theil-Sen change| + 2 SE < 1 % of the level over the last max(50, 30 %) or half of the records, with at least 20 % of the planned steps left and
+    the learning rate at 20 % of its peak or more; the finding stands only if the loss never left that level again.
+
+    False positives
+    The end of a schedule (the guards on steps left and learning rate); noise (when the standard error is too large the rule is
+    skipped as "too noisy to tell"); coarsely printed losses (10 records are averaged first).
+
+    What to try
+    Look at evaluation metrics before believing a flat training loss.
+    """
+    loss = frame["loss"].finite
+    if len(loss) < t.plateau_min_records:
+        raise CannotTell(f"{len(loss)} finite records, needs {t.plateau_min_records}")
+    counts = [
+        int(n)
+        for n in stats.schedule(len(loss))
+        if n >= t.plateau_min_records and _much_is_left(frame, loss, int(n), t)
+    ]
+    x = _smooth_if_quantised(loss.value, t)
+    noisy = 0
+    for count in counts:
+        for share in t.plateau_shares:
+            lo = count - max(t.plateau_records, int(share * count))
+            state = _flat(x, lo, count, t)
+            noisy += state is None
+            if state:
+                yield _plateau_told(loss, x, lo, count, share, t)
+                return
+    if counts and noisy == len(counts) * len(t.plateau_shares):
+        raise CannotTell("too noisy to tell")
+
+
+def _flat(x: stats.Floats, lo: int, count: int, t: LossThresholds) -> bool | None:
+    """Whether x[lo:count] does not move, and nothing after it did; None when its noise hides the answer."""
+    level = abs(float(np.median(x[lo:count])))
+    if _clearly_moving(x[lo:count], level, t):
+        return False
+    seen = stats.trend(x, lo, count)
+    if abs(seen.change) + 2 * seen.se < t.plateau_change * level:
+        return not _left_later(x, count, level, seen.se, t)
+    return None if abs(seen.change) < t.plateau_change * level else False
+
+
+def _plateau_told(loss: Series, x: stats.Floats, lo: int, count: int, share: float, t: LossThresholds) -> Sighting:
+    level = float(np.median(x[lo:count]))
+    change = stats.trend(x, lo, count).change / abs(level)
+    return sighting(
+        WARN,
+        f"the loss changed by {change:+.2%} of its level {level:.4g} over the {count - lo} records up to step {loss.step[count - 1]}, "
+        "and has not fallen since.",
+        loss,
+        first=lo,
+        last=len(loss) - 1,
+        flagged=count - 1,
+        threshold={"change": t.plateau_change, "share": share},
+    )
+
+
+def _clearly_moving(window: stats.Floats, level: float, t: LossThresholds) -> bool:
+    """A cheap look at a long window through a sample of it: a trend that is clear there needs no closer look."""
+    sample = stats.thinned(window)
+    if len(sample) == len(window):
+        return False
+    seen = stats.trend(sample, 0, len(sample))
+    return abs(seen.change) - 4 * seen.se > t.plateau_change * level
+
+
+def _much_is_left(frame: Frame, loss: Series, count: int, t: LossThresholds) -> bool:
+    """Whether the run still has steps to come and a learning rate to use them. Raises CannotTell when nothing says so."""
+    step, total = int(loss.step[count - 1]), frame.total_steps
+    lr = frame["lr"].finite if "lr" in frame else None
+    if total is None and (lr is None or lr.constant):
+        raise CannotTell(
+            "neither the planned steps (--fact total_steps=N) nor a decaying learning rate say how much is left"
+        )
+    if total is not None and step > (1 - t.plateau_left) * total:
+        return False
+    if lr is None:
+        return True
+    upto = lr.value[: int(np.searchsorted(lr.step, step, side="right"))]
+    return not len(upto) or float(upto[-1]) >= t.plateau_lr * float(upto.max())
+
+
+def _smooth_if_quantised(x: stats.Floats, t: LossThresholds) -> stats.Floats:
+    """x, or its trailing mean over 10 records where distinct values are few (bfloat16 losses move in steps of 2^-7)."""
+    head = x[: stats.THINNED]
+    if len(np.unique(head)) > len(head) / 4:
+        return x
+    width = t.plateau_quantised
+    total = np.concatenate(([0.0], np.cumsum(x)))
+    smooth = x.copy()
+    smooth[width - 1 :] = (total[width:] - total[:-width]) / width
+    return smooth
+
+
+def _left_later(x: stats.Floats, count: int, level: float, se: float, t: LossThresholds) -> bool:
+    """Whether the loss fell again by more than the plateau allows after record `count`."""
+    rest = x[count:]
+    if len(rest) < t.plateau_records:
+        return False
+    return float(np.median(rest[-t.plateau_records :])) < level * (1 - t.plateau_change) - 2 * se
+
+
+@rule(
+    "TP205",
+    "never-learned",
+    severity=FAIL,
+    needs=("loss",),
+    objectives=SUPERVISED,
+    min_records=30,
+    fix="Check that parameters require gradients and reach the optimizer, that the learning rate is not zero, and that labels match inputs.",
+)
+def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
+    """After the warm-up the loss did not fall.
+
+    What it does
+    Compares the first tenth of the records after the warm-up with the last tenth, with the noise of both.
+
+    Why it matters
+    Frozen parameters, a zero learning rate or labels that do not belong to the inputs leave the loss where it was.
+
+    Formula
+    Drop between decile medians plus two standard errors under 10 %, and no clear downward trend (Mann-Kendall Z > -3). WARN; FAIL
+    when the learning rate is exactly 0 in a fifth of the records or more, or every gradient norm is 0.
+
+    False positives
+    A short adapter fine-tune of a strong base drops little but with a clear trend, which the Z sees; noise too large to exclude a drop
+    of 10 % is skipped as "too noisy to tell".
+
+    What to try
+    Overfit one batch: a healthy set-up drives its loss to zero.
+    """
+    loss = frame["loss"].finite
+    start = _warmup_end(frame, loss)
+    x = loss.value[start:]
+    if len(x) < t.never_min_records:
+        raise CannotTell(f"{len(x)} records after the warm-up, needs {t.never_min_records}")
+    learned = _learned(x, t)
+    if learned is None:
+        raise CannotTell("too noisy to tell")
+    if learned:
+        return
+    counts = [int(n) for n in stats.schedule(len(x), t.never_min_records)]
+    since = len(counts) - 1
+    while since and _learned(x[: counts[since - 1]], t) is False:
+        since -= 1
+    dead = _no_update(frame, t)
+    first, last = _decile_medians(x)
+    yield sighting(
+        FAIL if dead else WARN,
+        f"the loss went from {first:.4g} to {last:.4g} (medians of the first and last tenth of {len(x)} records after the warm-up), no more "
+        f"than its noise{dead and f', and {dead}'}.",
+        loss,
+        first=start,
+        last=len(loss) - 1,
+        flagged=start + counts[since] - 1,
+        threshold={"drop": t.never_drop, "z": t.never_z},
+    )
+
+
+def _warmup_end(frame: Frame, loss: Series) -> int:
+    """Index of the first loss record at or after the learning rate's peak; 0 without a warm-up."""
+    if "lr" not in frame:
+        return 0
+    lr = frame["lr"].finite
+    if not len(lr) or lr.constant:
+        return 0
+    peak = int(np.argmax(lr.value))
+    start = int(np.searchsorted(loss.step, lr.step[peak]))
+    return start if start < len(loss) / 2 else 0
+
+
+def _decile_medians(x: stats.Floats) -> tuple[float, float]:
+    tenth = max(1, len(x) // 10)
+    return float(np.median(x[:tenth])), float(np.median(x[-tenth:]))
+
+
+def _learned(x: stats.Floats, t: LossThresholds) -> bool | None:
+    """True when the loss fell, False when it did not, None when its noise hides the answer."""
+    first, last = _decile_medians(x)
+    tenth = max(1, len(x) // 10)
+    se = math.sqrt(2) * stats.MEDIAN_SE * stats.difference_noise(x) / math.sqrt(tenth)
+    scale = abs(first) or 1.0
+    drop = (first - last) / scale
+    ever = (first - float(stats.block_medians(x, 10).min())) / scale
+    if drop >= t.never_drop or ever - t.never_se * se / scale >= t.never_drop:
+        return True  # what was learned and then lost is the business of other rules
+    if stats.mann_kendall(stats.block_medians(x)) <= t.never_z:
+        return True
+    return False if drop + t.never_se * se / scale < t.never_drop else None
+
+
+def _no_update(frame: Frame, t: LossThresholds) -> str:
+    """Why nothing can have been learned, if the log says so: empty otherwise."""
+    lr = frame["lr"].finite if "lr" in frame else None
+    if lr is not None and len(lr) and float((lr.value == 0).mean()) >= t.never_lr_zero_share:
+        return f"the learning rate is 0 in {(lr.value == 0).mean():.0%} of the records"
+    grads = frame["grad_norm"].finite if "grad_norm" in frame else None
+    if grads is not None and len(grads) and not grads.value.any():
+        return "every logged gradient norm is 0"
+    return ""
+
+
+@rule(
+    "TP206",
+    "too-good-too-early",
+    severity=WARN,
+    needs=("loss",),
+    objectives=CROSS_ENTROPY,
+    min_records=20,
+    fix="Check the causal mask, that the label is not in the input, and that the tokenizer does not map everything to one token.",
+)
+def too_good_too_early(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
+    """The loss is near zero before the data has been seen once.
+
+    What it does
+    Looks for a median of 5 under 0.05 nats (1.0 for a language model trained from scratch) in the first epoch.
+
+    Why it matters
+    A model that predicts unseen data that well is usually told the answer.
+
+    Formula
+    median of 5 < 0.05 (from scratch, language model: < 1.0) before epoch 1 (else before 20 % of the planned steps), first loss >= 0.5.
+
+    False positives
+    Runs meant to overfit; templated data with hardly any entropy. Not asked of regression, density, preference or reward objectives.
+
+    What to try
+    Evaluate on held-out text; print one batch of inputs and labels.
+    """
+    loss = frame["loss"].finite
+    if len(loss) < t.early_min_records:
+        return
+    limit = t.early_loss_scratch if frame.objective == "lm" and frame.facts.get("pretrained") is False else t.early_loss
+    if float(np.median(loss.value[:3])) < t.early_first:
+        return
+    early = loss.memo(stats.median5)[: _records_before_first_epoch(frame, loss, t)] < limit
+    if not early.any():
+        return
+    at = int(np.argmax(early))
+    yield sighting(
+        WARN,
+        f"the loss fell from {np.median(loss.value[:3]):.4g} to {np.median(loss.value[at - 4 : at + 1]):.4g} by step {loss.step[at]}, before "
+        "the data had been seen once. This is consistent with the target being visible in the input.",
+        loss,
+        first=0,
+        last=at,
+        cite=[0, at - 4, at],
+        threshold={"loss": limit},
+    )
+
+
+def _records_before_first_epoch(frame: Frame, loss: Series, t: LossThresholds) -> int:
+    if "epoch" in frame:
+        epoch = frame["epoch"].finite
+        done = np.flatnonzero(epoch.value >= t.early_epoch)
+        if len(done) or len(epoch):
+            end = int(epoch.step[done[0]]) if len(done) else int(epoch.step[-1]) + 1
+            return int(np.searchsorted(loss.step, end))
+    if frame.total_steps is None:
+        raise CannotTell("neither epochs nor the planned steps are known (--fact total_steps=N)")
+    return int(np.searchsorted(loss.step, t.early_share * frame.total_steps))
+
+
+@rule(
+    "TP207",
+    "init-loss-off",
+    severity=FAIL,
+    needs=("loss",),
+    objectives=CROSS_ENTROPY,
+    min_records=3,
+    fix="Check the reduction of the loss against accumulation and world size, that the pretrained weights were loaded, and the label shift.",
+)
+def init_loss_off(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
+    """The first loss is not what an untrained (or a pretrained) model of this vocabulary can have.
+
+    What it does
+    Compares the first losses with ln V, the loss of a uniform guess over V classes.
+
+    Why it matters
+    A factor that is a whole number is a loss summed where it should be averaged; a pretrained model above ln V was not loaded.
+
+    Formula
+    r = median of the first 3 / ln V. FAIL when r is within 5 % of the declared accumulation or world size; WARN when r is within 0.05
+    of a whole number from 2 to 8, r > 2, pretrained and r > 1, or from scratch and r < 0.5. V unknown: a language model above 15 nats.
+
+    False positives
+    Public healthy runs start as high as 1.48 ln V; a first record averaged over many steps is lower than the first step was.
+
+    What to try
+    Evaluate the untrained model on one batch by hand.
+    """
+    loss = frame["loss"].finite
+    if len(loss) < t.init_min_records:
+        return
+    first = float(np.median(loss.value[:3]))
+    classes = frame.facts.number("vocab_size" if frame.objective == "lm" else "num_classes") or 0.0
+    if classes > 1:
+        verdict = _initial_ratio(frame, first / math.log(classes), t)
+        limit = {"uniform": math.log(classes)}
+    elif frame.objective == "lm":
+        verdict = (WARN, "is more than any usual vocabulary explains") if first > t.init_loss_unknown else None
+        limit = {"loss": t.init_loss_unknown}
+    else:
+        raise CannotTell("the number of classes is not declared (--fact num_classes=N)")
+    if verdict:
+        yield sighting(
+            verdict[0],
+            f"the first loss, {first:.4g}, {verdict[1]}.",
+            loss,
+            first=0,
+            last=2,
+            cite=[0, 1, 2],
+            threshold=limit,
+        )
+
+
+def _initial_ratio(frame: Frame, r: float, t: LossThresholds) -> tuple[str, str] | None:
+    """Severity and what is odd about a first loss of r x ln V."""
+    for name in ("accumulation", "world_size"):
+        n = frame.facts.number(name) or 0.0
+        if n >= 2 and abs(r - n) <= t.init_integer * n:
+            return (
+                FAIL,
+                f"is {r:.3g} x the loss of a uniform guess, and the declared {name} is {n:g}: consistent with a sum in place of a mean",
+            )
+    whole = round(r)
+    if 2 <= whole <= t.init_integer_most and abs(r - whole) <= t.init_integer:
+        return WARN, f"is {whole} x the loss of a uniform guess: consistent with a loss scaled by a whole number"
+    if r > t.init_ratio:
+        return WARN, f"is {r:.3g} x the loss of a uniform guess"
+    if frame.facts.get("pretrained") is True and r > 1:
+        return (
+            WARN,
+            f"is {r:.3g} x the loss of a uniform guess, though the model is declared pretrained: consistent with weights not loaded",
+        )
+    if frame.facts.get("pretrained") is False and r < t.init_ratio_scratch:
+        return WARN, f"is {r:.3g} x the loss of a uniform guess, though the model is declared untrained"
+    return None
+
+
+@rule(
+    "TP208",
+    "loss-exactly-zero",
+    severity=FAIL,
+    needs=("loss",),
+    objectives=NOT_PREFERENCE,
+    stops=True,
+    fix="Check that not every label is masked (-100), that truncation keeps the answer, and that the attention mask is not mutated.",
+)
+def loss_exactly_zero(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
+    """The training loss is exactly zero.
+
+    What it does
+    Looks for a loss of exactly 0 twice in a row, or once beside a gradient norm that is 0 or not finite.
+
+    Why it matters
+    A cross-entropy over real targets is never exactly 0: every label is masked, or a non-finite loss was hidden by the logger.
+
+    Formula
+    2 consecutive records with loss == 0, or 1 with a gradient norm of 0 or non-finite. FAIL when the median of the 5 records before
+    was above 0.05, or the gradient norm is 0 or non-finite; otherwise WARN (a memorised set printed with 4 decimals).
+
+    False positives
+    Reward objectives and saturated preference losses are exactly 0 in health and are not asked. A loss that has been 0 from the first
+    record on with healthy gradients is a placeholder and is told as INFO.
+
+    What to try
+    Count the labels that are not masked in one batch.
+    """
+    loss = frame["loss"]
+    zero = loss.value == 0
+    if not zero.any():
+        return
+    dead_grad = _dead_gradient(frame, loss)
+    streak = stats.first_run(zero, t.zero_records)
+    beside = np.flatnonzero(zero & dead_grad)
+    hits = [start + t.zero_records - 1 for start, _ in [streak] if streak] if streak else []
+    hits += [int(beside[0])] if len(beside) else []
+    if not hits:
+        return
+    flagged = min(hits)
+    begin = flagged - (t.zero_records - 1 if streak and flagged == streak[0] + t.zero_records - 1 else 0)
+    before = loss.value[max(0, begin - 5) : begin]
+    before = before[np.isfinite(before)]
+    severity = WARN
+    if dead_grad[begin : flagged + 1].any() or (len(before) and float(np.median(before)) > t.zero_before):
+        severity = FAIL
+    elif zero.all():
+        severity = INFO
+    gradient = " beside a gradient norm of 0 or not finite" if dead_grad[begin : flagged + 1].any() else ""
+    yield sighting(
+        severity,
+        f"the loss is exactly 0 at step {loss.step[flagged]}{gradient}, in {int(zero.sum())} of {len(loss)} records. This is consistent with "
+        "all labels masked, or with a non-finite loss that the logger replaced.",
+        loss,
+        first=begin,
+        last=int(np.flatnonzero(zero)[-1]),
+        flagged=flagged,
+        cite=range(max(0, begin - 1), flagged + 1),
+        more=_gradient_beside(frame, loss, flagged),
+        threshold={"records": t.zero_records, "before": t.zero_before},
+    )
+
+
+def _dead_gradient(frame: Frame, loss: Series) -> stats.Bools:
+    """Loss records whose gradient norm is 0 or not finite; a gradient norm that is 0 throughout is a placeholder."""
+    dead = np.zeros(len(loss), dtype=bool)
+    if "grad_norm" in frame and frame["grad_norm"].value.any():
+        grads = frame["grad_norm"]
+        mine, theirs = loss.align(grads)
+        dead[mine] = ~np.isfinite(grads.value[theirs]) | (grads.value[theirs] == 0)
+    return dead
+
+
+def _gradient_beside(frame: Frame, loss: Series, index: int) -> tuple:  # type: ignore[type-arg]
+    if "grad_norm" not in frame:
+        return ()
+    grads = frame["grad_norm"]
+    return evidence(grads, np.flatnonzero(grads.step == loss.step[index])[-1:])
+
+
+@rule(
+    "TP209",
+    "worse-than-uniform",
+    severity=FAIL,
+    needs=("loss",),
+    objectives=CROSS_ENTROPY,
+    min_records=70,
+    stops=True,
+    fix="Check the reduction of the loss, the label shift and the label range; lower the learning rate.",
+)
+def worse_than_uniform(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
+    """Well into the run, the loss is worse than guessing.
+
+    What it does
+    Compares the smoothed loss with ln V after the warm-up.
+
+    Why it matters
+    Guessing uniformly costs ln V: a model that stays above it has learned something wrong, or the loss is not what it seems.
+
+    Formula
+    median of 5 > 1.05 ln V for 20 records in a row, after max(50 records, 5 % of the planned steps). FAIL. V unknown, language model:
+    above 15 nats, WARN.
+
+    False positives
+    Sum-reduced or multi-term losses stand above ln V by design: declare the vocabulary only for the loss it belongs to.
+
+    What to try
+    Compare one batch's loss with the framework's own cross-entropy.
+    """
+    loss = frame["loss"].finite
+    classes = frame.facts.number("vocab_size" if frame.objective == "lm" else "num_classes") or 0.0
+    if classes <= 1 and frame.objective != "lm":
+        raise CannotTell("the number of classes is not declared (--fact num_classes=N)")
+    limit = t.uniform_ratio * math.log(classes) if classes > 1 else t.uniform_loss_unknown
+    above = loss.memo(stats.median5) > limit
+    grace = t.uniform_grace
+    if frame.total_steps:
+        grace = max(grace, int(np.searchsorted(loss.step, t.uniform_grace_share * frame.total_steps)))
+    above[:grace] = False
+    run = stats.first_run(above, t.uniform_records)
+    if run is None:
+        return
+    flagged = run[0] + t.uniform_records - 1
+    yield sighting(
+        FAIL if classes > 1 else WARN,
+        f"the loss stayed above {limit:.4g}, {'the loss of a uniform guess over ' + format(classes, 'g') + ' classes and 5 %' if classes > 1 else 'more than any usual vocabulary explains'}, "
+        f"from step {loss.step[run[0]]} to {loss.step[run[1] - 1]}.",
+        loss,
+        first=run[0],
+        last=run[1] - 1,
+        flagged=flagged,
+        threshold={"loss": limit, "records": t.uniform_records},
+    )

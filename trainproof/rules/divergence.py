@@ -1,0 +1,177 @@
+"""TP203: has the loss left its best level for good?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from trainproof import stats
+from trainproof.frame import Frame, Series
+from trainproof.rules.registry import FAIL, INFO, SUPERVISED, WARN, Sighting, rule, sighting
+from trainproof.thresholds import LossThresholds
+from trainproof.verdict import Severity
+
+
+class Level(NamedTuple):
+    """The loss smoothed over `width` records: record indices, level, best level so far, and how long a state must hold."""
+
+    width: int
+    at: stats.Ints
+    level: stats.Floats
+    best: stats.Floats
+    hold: int  # in entries of these arrays
+
+
+class Departure(NamedTuple):
+    """A level that left the best one: record indices from..flagged, and the two levels at `flagged`."""
+
+    severity: Severity
+    width: int
+    begin: int
+    flagged: int
+    level: float
+    best: float
+
+
+@rule(
+    "TP203",
+    "loss-diverged",
+    severity=FAIL,
+    needs=("loss",),
+    objectives=SUPERVISED,
+    min_records=9,
+    stops=True,
+    fix="Go back to a checkpoint before the rise; lower the learning rate, lengthen the warm-up, or clip gradients.",
+)
+def loss_diverged(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
+    """The loss left its best level and gave back a good part of what it had gained.
+
+    What it does
+    Compares the loss, smoothed over 5, 20, 80 and 320 records, with the best level that it had reached at the same smoothing, and
+    asks for three things at once: the ratio is large, the rise is many standard errors of the run's own noise, and a good part of
+    the improvement has been given back. The state has to hold for as long as the smoothing (at least 10 records, or 5 at 3 x).
+
+    Why it matters
+    A run whose weights were pushed out of a basin rarely returns, and every later GPU hour is spent on a lost run.
+
+    Formula
+    level = median of w records; best = running minimum of level (for w = 5 also the median of the first 3); s = 1.4826 median
+    |diff log loss| / sqrt 2 over the records so far. Fires when log(level / best) >= 9 x 1.2533 s / sqrt(w), level / best >= 1.5
+    (WARN 1.2) and level - best >= 0.25 (WARN 0.15) x (first - best). Levels over 20, 80 and 320 records are taken every 5, 20 and
+    80 records. Where the best level is not positive, differences in units of the noise replace logarithms and ratios.
+
+    False positives
+    Tiny losses of well-trained runs double without meaning (hence the share given back); noise (hence the standard error: none in
+    3,200 healthy noise runs); overshoot in the first steps (the best level starts at the median of the first 3). A run that came
+    back to its best level is told as INFO. Declared curricula still fire: judge their phases apart.
+
+    What to try
+    Resume from a checkpoint before the rise with a lower learning rate; look at the batches before it; check mixed-precision scale.
+    """
+    loss = frame["loss"].finite
+    if len(loss) < t.diverged_min_records or loss.memo(stats.is_running_mean):
+        return
+    levels = list(_levels(loss, t))
+    departures = [d for level in levels if (d := _departure(loss, level, t))]
+    if departures:
+        worst = min(departures, key=lambda d: (d.severity is not FAIL, d.flagged))
+        yield _told(loss, worst, any(_still_away(loss, level, t) for level in levels), t)
+
+
+def _levels(loss: Series, t: LossThresholds) -> Iterator[Level]:
+    for width in t.diverged_widths:
+        stride = max(1, width // 4)
+        if len(loss) < width + stride:
+            return
+        if width == 5:
+            level = loss.memo(stats.median5)[4:]
+            at = np.arange(4, len(loss))
+            start = float(np.median(loss.value[:3]))
+        else:
+            at, level = loss.memo(stats.trailing_median, width, stride)
+            start = float(level[0])
+        best = np.minimum(np.minimum.accumulate(level), start)
+        yield Level(width, at, level, best, max(t.diverged_records, width) // stride)
+
+
+def _departure(loss: Series, level: Level, t: LossThresholds) -> Departure | None:
+    """The first FAIL of this level, else its first WARN."""
+    rise = level.level - level.best
+    if not (rise > (t.diverged_ratio_warn - 1) * np.maximum(level.best, 0)).any():  # spare the long way
+        return None
+    for severity, ratio, share in (
+        (FAIL, t.diverged_ratio, t.diverged_regained),
+        (WARN, t.diverged_ratio_warn, t.diverged_regained_warn),
+    ):
+        fired = _fired(loss, level, ratio, share, t)
+        if severity is FAIL and level.width == 5:
+            fired |= _fired(
+                loss, level._replace(hold=t.diverged_records_fast), t.diverged_ratio_fast, share, t
+            )
+        if fired.any():
+            k = int(np.argmax(fired))
+            begin = max(0, int(level.at[max(0, k - level.hold + 1)]) - level.width // 2)
+            return Departure(
+                severity, level.width, begin, int(level.at[k]), float(level.level[k]), float(level.best[k])
+            )
+    return None
+
+
+def _still_away(loss: Series, level: Level, t: LossThresholds) -> bool:
+    """Whether the last entry of the level is still a WARN by itself: otherwise the run has come back."""
+    now = level._replace(hold=1)
+    return bool(_fired(loss, now, t.diverged_ratio_warn, t.diverged_regained_warn, t)[-1])
+
+
+def _fired(loss: Series, level: Level, ratio: float, share: float, t: LossThresholds) -> stats.Bools:
+    """Where the level has held above the best one, by ratio, by standard error and by the share given back."""
+    bar = t.diverged_se * stats.MEDIAN_SE / np.sqrt(level.width)
+    rise = level.level - level.best
+    gained = float(np.median(loss.value[:3])) - level.best
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        held = _held(rise - share * np.maximum(gained, 0.0), level.hold) >= 0
+        if loss.value.min() > 0:
+            rise = _held(np.log(level.level / level.best), level.hold)
+            return held & (rise >= np.log(ratio)) & (rise >= bar * _log_noise(loss)[level.at])
+        noise = loss.memo(stats.noise_so_far)[level.at]
+        ratios = _held(np.where(level.best > 0, level.level / level.best, np.inf), level.hold)
+        return held & (ratios >= ratio) & (_held(rise, level.hold) >= np.maximum(bar, t.diverged_noise_units) * noise)
+
+
+def _held(x: stats.Floats, records: int) -> stats.Floats:
+    return stats.trailing_minimum(x, records)
+
+
+def _log_noise(loss: Series) -> stats.Floats:
+    return loss.memo(_noise_of_log)
+
+
+def _noise_of_log(x: stats.Floats) -> stats.Floats:
+    return stats.noise_so_far(np.log(x))
+
+
+def _told(loss: Series, seen: Departure, still_away: bool, t: LossThresholds) -> Sighting:
+    lowest = int(np.argmin(loss.value[: seen.flagged + 1]))
+    peak = seen.begin + int(np.argmax(loss.value[seen.begin : seen.flagged + 1]))
+    recovered = not still_away
+    severity = INFO if recovered else seen.severity
+    came = " It has come back to its best level since." if recovered else ""
+    ratio = f"{seen.level / seen.best:.3g} x" if seen.best > 0 else f"{seen.level - seen.best:.3g} above"
+    return sighting(
+        severity,
+        f"the loss left its best level: {seen.level:.4g} over {seen.width} records is {ratio} the best {seen.best:.4g} (lowest record at step "
+        f"{loss.step[lowest]}).{came} This is consistent with a diverged run.",
+        loss,
+        first=seen.begin,
+        last=len(loss) - 1 if not recovered else seen.flagged,
+        flagged=seen.flagged,
+        cite=sorted({lowest, seen.begin, peak, seen.flagged, len(loss) - 1}),
+        threshold={
+            "ratio": t.diverged_ratio if seen.severity is FAIL else t.diverged_ratio_warn,
+            "regained": t.diverged_regained if seen.severity is FAIL else t.diverged_regained_warn,
+            "standard_errors": t.diverged_se,
+        },
+    )
+
