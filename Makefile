@@ -1,0 +1,64 @@
+# Every command a contributor needs. `make demo` and `make test` are the only set-up on a machine with Python 3.11 or later.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(VENV)/.run-installed
+DEV := $(VENV)/.dev-installed
+
+.PHONY: demo test check format lint types generated write-generated goldens calibrate bench test-frameworks clean
+
+demo: $(RUN)  ## judge a diverged run of the gallery and show the evidence
+	-$(BIN)/trainproof epoch examples/gallery/lr_hot/trainer_state.json
+
+test: $(DEV)  ## install the development extras and run the tests
+	$(BIN)/python -m pytest -q
+
+check: $(DEV)  ## what CI runs: format, lint, types, generated files, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(MAKE) --no-print-directory generated
+	$(BIN)/python -m pytest -q
+
+format: $(DEV)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(DEV)
+	$(BIN)/ruff check .
+
+types: $(DEV)
+	$(BIN)/mypy
+
+generated: $(DEV)  ## fail when a generated file differs from what the code says
+	$(BIN)/python -m tools.generate --check
+
+write-generated: $(DEV)  ## rebuild rule pages, EVIDENCE_MATRIX.md and the CLI reference
+	$(BIN)/python -m tools.generate --write
+
+goldens: $(DEV)  ## rebuild the golden files of the tests; review the diff
+	$(BIN)/python -m tests.report.goldens --write
+
+calibrate: $(DEV)  ## measure false alarms and detection, and write the tables into docs/calibration.md (about 20 minutes)
+	$(BIN)/python -m tools.calibrate --write
+
+bench: $(DEV)  ## measure speed as ratios against named libraries
+	$(BIN)/python -m benchmarks.run
+
+test-frameworks: $(DEV)  ## compare the readers with the frameworks' own (installs tensorboard)
+	$(BIN)/python -m pip install -q tensorboard
+	$(BIN)/python -m pytest -q -m frameworks
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(RUN): pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q -e .
+	touch $@
+
+$(DEV): pyproject.toml constraints-dev.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q -e '.[dev]' -c constraints-dev.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) .trainproof build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
