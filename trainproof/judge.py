@@ -8,7 +8,7 @@ from typing import NamedTuple
 from trainproof import __version__
 from trainproof.errors import UsageError
 from trainproof.folding import fold_related
-from trainproof.frame import Frame
+from trainproof.frame import Frame, Source
 from trainproof.rules import all_rules
 from trainproof.rules.registry import CannotTell, Rule, Sighting
 from trainproof.thresholds import Thresholds
@@ -80,6 +80,11 @@ def judge_run(frame: Frame, settings: Settings = DEFAULTS) -> RunReport:
         judged = judged or rule.family in JUDGING_FAMILIES or rule.code in JUDGING_RULES
         findings += [_finding(rule, s) for s in sightings]
     return _report(frame, settings, findings, checked, skipped, judged)
+
+
+def unjudged_run(path: str, why: str) -> RunReport:
+    """The report on an input that could not be read."""
+    return _report(Frame({}, Source(path, "unknown")), DEFAULTS, [], [], {}, False, why)
 
 
 def _run_rule(rule: Rule, frame: Frame, settings: Settings) -> Iterator[Sighting]:
@@ -155,13 +160,14 @@ def _report(
     checked: list[str],
     skipped: dict[str, str],
     judged: bool,
+    why: str | None = None,
 ) -> RunReport:
     from trainproof.panels import panels_of
 
     verdict = fold_severities(finding.severity for finding in findings)
     reason = None
     if verdict is Verdict.PASS and not judged:
-        verdict, reason = Verdict.SKIP, _why_nothing_was_judged(frame, skipped)
+        verdict, reason = Verdict.SKIP, why or _why_nothing_was_judged(frame)
     folded = fold_related(findings, frame)
     return RunReport(
         source=frame.source.path,
@@ -186,7 +192,7 @@ def _report(
     )
 
 
-def _why_nothing_was_judged(frame: Frame, skipped: dict[str, str]) -> str:
+def _why_nothing_was_judged(frame: Frame) -> str:
     if not len(frame):
         return "the log has no numeric records"
     known = ", ".join(list(frame)[:6])

@@ -40,7 +40,7 @@ def parse_number(text: str) -> float | None:
 
 
 def as_float(value: object) -> float | None:
-    """A decoded JSON value as a float, or None when it is no number (a bool is none). Too large an integer is infinite."""
+    """A decoded JSON value as a float, or None when it is no number (a bool is none). A huge integer is infinite."""
     if isinstance(value, float):
         return value
     if isinstance(value, str):

@@ -1,0 +1,6 @@
+"""python -m trainproof"""
+
+from trainproof.cli import main
+
+if __name__ == "__main__":
+    main()
