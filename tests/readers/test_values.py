@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainproof.readers.values import HIGHEST_STEP, as_float, as_step, clean_name, flatten, parse_number
+from trainproof.readers.values import LARGEST_STEP, as_float, as_step, clean_name, flatten, parse_number
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_no_steps(value: object) -> None:
     assert as_step(value) is None
 
 
-@given(st.integers(-1, HIGHEST_STEP))
+@given(st.integers(-1, LARGEST_STEP))
 def test_a_step_is_never_rounded(step: int) -> None:
     assert as_step(step) == step
     assert as_step(str(step)) == step

@@ -19,8 +19,8 @@ NON_FINITE = {
 }
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", re.ASCII)
 
-LOWEST_STEP = -1  # some loggers number the evaluation before training -1
-HIGHEST_STEP = 2**62  # differences of two steps must fit into int64
+SMALLEST_STEP = -1  # some loggers number the evaluation before training -1
+LARGEST_STEP = 2**62  # differences of two steps must fit into int64
 MAX_DEPTH = 16  # objects nested deeper than this are no metrics
 
 
@@ -58,7 +58,7 @@ def as_step(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     number = _whole(value)
-    return number if number is not None and LOWEST_STEP <= number <= HIGHEST_STEP else None
+    return number if number is not None and SMALLEST_STEP <= number <= LARGEST_STEP else None
 
 
 def _whole(value: int | float | str) -> int | None:
