@@ -275,15 +275,14 @@ def print_quantum(x: Floats) -> float:
 def is_running_mean(x: Floats) -> bool:
     """True when x looks like a mean since the start: its steps shrink as 1/n (a single record can hardly move it any more).
 
-    Compares the median step of the last quarter with that of the first: a running mean over n records shrinks it by about 6 when
-    the records are noise. 32 records at least, and the steps must have shrunk against the level too.
+    n times the step from record n-1 to n is then the noise of the records themselves, as large at the end as at the start: its median
+    is compared over four quarters of the series, which steps of noisy records (growing with n) and of smooth curves do not pass.
+    48 records at least.
     """
-    if len(x) < 32:
+    if len(x) < 48:
         return False
-    steps = np.abs(np.diff(x))
-    quarter = len(steps) // 4
-    n = np.arange(1, len(steps) + 1)
-    early, late = float(np.median(steps[:quarter])), float(np.median(steps[-quarter:]))
-    scaled = steps * n
-    spread = float(np.median(scaled[-quarter:])) / max(float(np.median(scaled[:quarter])), 1e-300)
-    return early > 0 and late <= early / 4 and 1 / 3 <= spread <= 3
+    steps = np.diff(x)
+    scaled = np.abs(steps) * np.arange(1, len(x))
+    medians = [float(np.median(quarter)) for quarter in np.array_split(scaled, 4)]
+    turns = float((np.sign(steps[1:]) != np.sign(steps[:-1])).mean())
+    return turns > 0.3 and 0 < max(medians) <= 2 * min(medians)

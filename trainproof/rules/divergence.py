@@ -71,7 +71,7 @@ def loss_diverged(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     Resume from a checkpoint before the rise with a lower learning rate; look at the batches before it; check mixed-precision scale.
     """
     loss = frame["loss"].finite
-    if len(loss) < t.diverged_min_records or loss.memo(stats.is_running_mean):
+    if len(loss) < t.diverged_min_records:
         return
     levels = list(_levels(loss, t))
     departures = [d for level in levels if (d := _departure(loss, level, t))]
