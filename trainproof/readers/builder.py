@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from trainproof.names import resolve
 from trainproof.objective import objective_of
 from trainproof.segments import split_runs
 
+#: columns that say in every record what the run declared
+FACT_COLUMNS = frozenset({"total_steps", "max_steps", "accumulation", "gradient_accumulation_steps", "world_size", "warmup_steps"})
 #: dropped lines kept with their text of reason; the rest are only counted
 DROPPED_SHOWN = 20
 
@@ -28,6 +31,7 @@ class FrameBuilder:
         self.ended = False
         self._points: dict[str, tuple[list[int], list[float], list[int]]] = {}
         self._blocks: dict[str, list[tuple[Ints, Floats, Ints]]] = {}
+        self._shared: dict[tuple[int, ...], Any] = {}
         self._dropped: list[Dropped] = []
         self._dropped_count = 0
         self._masked: set[str] = set()
@@ -66,9 +70,12 @@ class FrameBuilder:
 
     def build(self, source: Source, facts: Facts | None = None) -> list[Frame]:
         """The runs of this log, usually one. `facts` are those given by the user; they win over what the log declares."""
-        names = resolve(list(dict.fromkeys([*self._points, *self._blocks])), self.mapping)
-        series = {ours: self._series(theirs, ours) for theirs, ours in names.items()}
-        known = (facts or Facts()).merged(self.facts)
+        raw = {theirs: self._series(theirs) for theirs in dict.fromkeys([*self._points, *self._blocks])}
+        declared = Facts({name: float(raw[name].value[0]) for name in list(raw) if _declares_fact(raw[name])}, "the log's records")
+        raw = {name: series for name, series in raw.items() if not _declares_fact(series)}
+        names = resolve(raw, self.mapping)
+        series = {ours: _renamed(raw[theirs], ours) for theirs, ours in names.items()}
+        known = (facts or Facts()).merged(self.facts).merged(declared)
         frame = Frame(
             series,
             source,
@@ -82,14 +89,32 @@ class FrameBuilder:
         )
         return [run.replace(objective=objective_of(run)) for run in split_runs(frame)]
 
-    def _series(self, theirs: str, ours: str) -> Series:
+    def _series(self, name: str) -> Series:
         """The points of one metric in the order of the log (not yet by step)."""
-        blocks = list(self._blocks.get(theirs, []))
-        if theirs in self._points:
-            steps, values, lines = self._points[theirs]
-            blocks.append((np.array(steps, np.int64), np.array(values, np.float64), np.array(lines, np.int64)))
-        columns = blocks[0] if len(blocks) == 1 else tuple(np.concatenate(column) for column in zip(*blocks, strict=True))
-        if len(blocks) > 1 and (np.diff(columns[2]) < 0).any():
-            order = np.argsort(columns[2], kind="stable")
-            columns = tuple(column[order] for column in columns)
-        return Series(ours, *columns)
+        blocks = self._blocks.get(name, [])
+        if name in self._points:
+            steps, values, lines = self._points[name]
+            blocks = [*blocks, (np.array(steps, np.int64), np.array(values, np.float64), np.array(lines, np.int64))]
+        step, value, line = (self._joined([block[part] for block in blocks]) for part in range(3))
+        if len(blocks) > 1 and (np.diff(line) < 0).any():
+            order = np.argsort(line, kind="stable")
+            step, value, line = step[order], value[order], line[order]
+        return Series(name, step, value, line)
+
+    def _joined(self, arrays: list[Any]) -> Any:
+        """The arrays as one; metrics that were logged together share their steps and lines here too."""
+        if len(arrays) == 1:
+            return arrays[0]
+        key = tuple(map(id, arrays))
+        if key not in self._shared:
+            self._shared[key] = np.concatenate(arrays)
+        return self._shared[key]
+
+
+def _declares_fact(series: Series) -> bool:
+    """Whether a column only repeats a declared number, such as total_steps in every record."""
+    return series.name in FACT_COLUMNS and series.constant and series.value[0] > 0
+
+
+def _renamed(series: Series, name: str) -> Series:
+    return Series(name, series.step, series.value, series.line)
