@@ -12,7 +12,10 @@ from trainproof.readers.source import LogInput
 #: format name -> "module:class", in the order in which equal sniffing scores are decided
 READERS = {
     "hf": "trainproof.readers.hf:HFReader",
+    "tensorboard": "trainproof.readers.tensorboard:TensorBoardReader",
+    "coqui": "trainproof.readers.coqui:CoquiReader",
     "jsonl": "trainproof.readers.jsonl:JSONLReader",
+    "csv": "trainproof.readers.delimited:DelimitedReader",
 }
 
 
