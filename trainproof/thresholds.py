@@ -14,9 +14,129 @@ from trainproof.errors import UsageError
 class LogQualityThresholds(msgspec.Struct, frozen=True):
     """Family TP0."""
 
+    # TP001 no-usable-records. Source: no statistic of the other families needs fewer.
+    usable_records: int = 8
+
+    # TP002 step-gap. Source: convention (a logger that lost data resumes its old interval).
+    gap_min_records: int = 20
+    gap_times: float = 5.0  # usual intervals
+    gap_history: int = 50  # intervals before the gap that say what is usual
+    gap_regular: float = 0.8  # share of them that are the usual one
+    gap_back: int = 3  # intervals after the gap that are the usual one again
+
+    # TP003 step-overlap.
+    overlap_scales: float = 5.0  # scales S between the records before and after the seam (TP201's z)
+    overlap_seam: int = 5  # records whose median is compared
+    overlap_counter: float = 0.1  # of its value before: a counter that fell below it began anew
+
+    # TP004 duplicate-records. Source: one in ten lines is more than a repeated last line explains.
+    duplicates_min_records: int = 20
+    duplicates_share: float = 0.10  # of all lines
+
+    # TP005 metric-missing-or-placeholder.
+    missing_presence: float = 0.9  # of the records until it stopped
+    missing_before: int = 20  # records that it was there for
+    missing_records: int = 10  # records without it
+    placeholder_records: int = 50  # records with one and the same value
+
 
 class NumericsThresholds(msgspec.Struct, frozen=True):
     """Family TP1."""
+
+    # TP101 nonfinite-loss. Source: frameworks that skip a bad step by design lose one step in thousands.
+    skipped_share: float = 0.001  # of the records so far
+
+    # TP102 nonfinite-grad-norm. Source: dynamic loss scaling starts at 2^16 and halves until it fits, 4 to 8 steps in a row; then
+    # it probes every 2,000 steps (0.05 %).
+    grad_run: int = 3  # consecutive records, FAIL
+    grad_start: int = 20  # records at the start in which a scaler may search
+    grad_start_run: int = 8  # consecutive records of that search
+    grad_min_records: int = 20  # for a share
+    grad_share: float = 0.05  # of the records so far, FAIL
+    grad_share_warn: float = 0.01
+    grad_count: int = 3  # records behind a share, FAIL
+    grad_count_warn: int = 2
+    grad_loss_ratio: float = 1.5  # loss over the median before it: it is moving wrongly
+    grad_loss_history: int = 20  # records of that median
+    grad_scale: float = 1.0  # loss scale at or below which no scaler is at work
+
+    # TP105 overflow-rate. Source: as TP102.
+    overflow_grace: int = 50  # steps
+    overflow_window: int = 200  # steps
+    overflow_share: float = 0.20  # of the steps in the window, FAIL
+    overflow_share_warn: float = 0.05
+    overflow_run: int = 8  # consecutive skipped steps, FAIL
+    overflow_min_steps: int = 50
+
+    # TP106 loss-scale-collapse. Source: published notes of a 130-billion-parameter run (30 steps before the loss exploded).
+    scale_min_records: int = 20
+    scale_grace: int = 50  # steps
+    scale_low: float = 1.0  # loss scale
+    scale_low_records: int = 5  # records at or below it
+    scale_fall: float = 64.0  # times
+    scale_fall_steps: int = 50
+    scale_regain: float = 4.0  # times
+    scale_regain_steps: int = 200
+
+    # TP107 absurd-magnitude. Source: public runs that printed 153,319, 344,093 and 12,545 for a cross-entropy.
+    absurd_loss: float = 1e3  # nats
+    absurd_times: float = 100.0  # the median of the 64 records before; and ln V
+    absurd_records: int = 2  # records, FAIL
+
+    # TP110 metric-went-blank.
+    blank_min_records: int = 10
+    blank_records: int = 5  # records of the companion after the last value
+    blank_presence: float = 0.9  # of the companion's records until then that carried the loss
+    blank_before: int = 3  # shared records until then
+    blank_growth: float = 10.0  # times, within ...
+    blank_growth_records: int = 20  # ... that many records before the end: FAIL
+
+    # TP101 nonfinite-loss.
+    nonfinite_skipped_share: float = 0.001  # of the records: a framework that skips such steps by design
+
+    # TP102 nonfinite-grad-norm. Source: public reports of mixed-precision start-up.
+    grad_streak: int = 3  # records in a row
+    grad_share_records: int = 20
+    grad_share_fail: float = 0.05  # of the records
+    grad_share_warn: float = 0.01
+    grad_grace_records: int = 20
+
+    # TP103 zero-loss-nonfinite-grad. Source: convention.
+    hidden_records: int = 2
+
+    # TP104 fatal-text-event.
+    events_told: int = 5
+
+    # TP105 overflow-rate. Source: start-up search from 2^16 takes 4 to 8 steps; a probe every 2,000 steps is 0.05 %.
+    overflow_min_records: int = 50
+    overflow_grace_steps: int = 50
+    overflow_grace_records: int = 20
+    overflow_window: int = 200  # records
+    overflow_warn: float = 0.05
+    overflow_fail: float = 0.20
+    overflow_streak: int = 8
+    overflow_cut: float = 1.5  # scale before over after that counts as a cut
+
+    # TP106 loss-scale-collapse. Source: a published 130-billion-parameter run (about 30 steps of warning).
+    scale_floor: float = 1.0
+    scale_floor_records: int = 5
+    scale_grace_records: int = 20
+    scale_fall: float = 64.0
+    scale_fall_records: int = 50
+    scale_back: float = 4.0
+    scale_back_records: int = 200
+
+    # TP107 absurd-magnitude. Source: public reports (losses of 12,545 to 344,093 in float16 runs).
+    absurd_loss: float = 1000.0  # nats
+    absurd_ratio: float = 100.0  # times the median of the 64 records before, and times ln V
+    absurd_grace: int = 20  # records
+
+    # TP110 metric-went-blank. Source: public benchmark logs that leave NaN blank.
+    blank_min_records: int = 10
+    blank_records: int = 5
+    blank_share: float = 0.9
+    blank_grew: float = 10.0
+    blank_grew_records: int = 20
 
 
 class LossThresholds(msgspec.Struct, frozen=True):
@@ -109,9 +229,93 @@ class LossThresholds(msgspec.Struct, frozen=True):
 class LearningRateThresholds(msgspec.Struct, frozen=True):
     """Family TP3."""
 
+    # TP301 lr-zero. Source: a schedule that ends at 0 prints it once or twice.
+    zero_records: int = 5  # consecutive
+    zero_end: float = 0.02  # of the planned steps, left out at the end (and at the start, for a deliberate warm-up at 0)
+    zero_share: float = 0.20  # of the planned steps, or of the records: FAIL
+    zero_fail_records: int = 20  # records before a share of them means anything
+    zero_rounded: float = 10.0  # print quanta: the rate before a zero that printing may have rounded
+    zero_rounded_levels: int = 3  # different rates printed before
+    zero_learns_records: int = 20  # records at 0 over which the loss may show that it is not 0
+    zero_learns_z: float = -3.0  # Mann-Kendall Z of a clear fall
+
+    # TP302 warmup-missing.
+    warmup_min_records: int = 3
+    warmup_first: float = 0.9  # of the peak at the first record
+    warmup_seen: float = 0.5  # of the warm-up: the first record must come before it
+
+    # TP303 warmup-never-ends.
+    rising_min_records: int = 10
+    rising_peak: float = 0.9  # of the declared peak
+    rising_share: float = 0.20  # of the planned steps, WARN
+    rising_share_fail: float = 0.50
+    rising_warmups: float = 3.0  # declared warm-ups
+
+    # TP304 lr-constant-vs-declared.
+    constant_min_records: int = 20
+    constant_range: float = 1e-3  # relative range
+    constant_share: float = 0.20  # of the planned steps
+    constant_moves: float = 0.05  # relative move of the declared schedule over the same steps
+    constant_peak: float = 0.9  # of the highest rate so far: not the floor of a schedule
+
+    # TP305 lr-exhausted-early. Source: a cosine to 0 is at 1 % of its peak with 6.4 % left and at 0.1 % with 2 % left.
+    exhausted_min_records: int = 20
+    exhausted_level: float = 0.01  # of the peak, FAIL
+    exhausted_level_warn: float = 0.001  # of the peak
+    exhausted_left: float = 0.25  # of the planned steps, FAIL
+    exhausted_left_warn: float = 0.05
+    exhausted_hold: float = 0.05  # of the planned steps that it has to last (restarts come back sooner)
+    exhausted_records: int = 5  # records that it has to last; enough when the rate is exactly 0
+    exhausted_half: float = 0.5  # of the peak: where the descent is taken to begin
+    exhausted_tenth: float = 0.1  # of the peak: where its second part begins
+    exhausted_integer: float = 0.05  # distance of planned steps / step from an integer
+
 
 class GradientThresholds(msgspec.Struct, frozen=True):
     """Family TP4."""
+
+    # TP401 grad-explosion. Source: measured (supervised public runs at most 3.1, reinforcement at most 6.0; single records 21 x).
+    explosion_min_records: int = 60
+    explosion_grace: int = 50  # records
+    explosion_ratio: float = 20.0  # median of 5 over the median of 64 before, FAIL
+    explosion_ratio_warn: float = 5.0
+    explosion_rl: float = 2.0  # factor of both for reinforcement learning
+    explosion_se: float = 9.0  # standard errors of a median of 5, in log units (as TP203)
+    explosion_start: float = 0.25  # of the median of the grace period: far below it, a ratio means little
+    explosion_single: float = 10.0  # times, single records, INFO
+    explosion_near: int = 10  # records within which a loss spike corroborates
+    explosion_loss_z: float = 5.0  # scales S of that spike (as TP201)
+    explosion_loss_ratio: float = 1.10
+
+    # TP402 grad-zero-no-update.
+    zero_records: int = 5  # consecutive, after gradients that were not 0
+    zero_placeholder_records: int = 30  # from the start: a column may be a placeholder, so the loss has to be seen first
+    zero_placeholder_drop: float = 0.05  # drop of the loss + 2 SE under this share of its level: it does not move
+    zero_z: float = -2.0  # Mann-Kendall Z above which the loss has no downward trend
+    zero_rl_share: float = 0.50  # of the records, where no KL is logged
+
+    # TP403 grad-vanishing. Source: 1e-7 is the limit of Amazon SageMaker Debugger's rule VanishingGradient.
+    vanishing_min_records: int = 50
+    vanishing_norm: float = 1e-7  # gradient norm
+    vanishing_share: float = 1e-3  # of the reference
+    vanishing_reference: tuple[int, int] = (20, 50)  # records whose median is the reference
+    vanishing_records: int = 20
+
+    # TP404 grad-drift.
+    drift_min_records: int = 100
+    drift_growth: float = 3.0  # times over the last half
+    drift_z: float = 3.0  # Mann-Kendall Z
+    drift_loss_z: float = -2.0  # Z of the loss above which it is not falling
+    drift_screen: float = 1.5  # times between the quarters of the window: spares the long way
+
+    # TP405 clipping-always.
+    clipping_min_records: int = 50
+    clipping_share: float = 0.95  # of the records
+
+    # TP406 grad-norm-stale.
+    stale_min_records: int = 3
+    stale_digits: int = 6  # significant digits
+    stale_records: int = 3  # consecutive
 
 
 class EvaluationThresholds(msgspec.Struct, frozen=True):
