@@ -14,6 +14,27 @@ from trainproof.errors import UsageError
 class LogQualityThresholds(msgspec.Struct, frozen=True):
     """Family TP0."""
 
+    # TP001 no-usable-records. Source: convention.
+    few_records: int = 8
+
+    # TP002 step-gap. Source: convention.
+    gap_ratio: float = 5.0  # times the usual distance of steps
+    gap_usual_share: float = 0.5  # of the distances that must be the usual one
+    gap_regular: int = 5  # so many gaps are how this run logs
+
+    # TP003 step-overlap. Source: convention (a resume repeats at most one save interval).
+    overlap_share: float = 0.10  # of the steps, where no save interval is declared
+    disorder_share: float = 0.10  # of falling steps from which on a log counts as out of order
+
+    # TP004 duplicate-records. Source: convention.
+    duplicates_min_records: int = 20
+    duplicates_share: float = 0.10
+
+    # TP005 metric-missing-or-placeholder. Source: convention.
+    missing_share: float = 0.9  # of the first fifth of the records
+    missing_records: int = 10
+    placeholder_records: int = 50
+
     # TP001 no-usable-records. Source: no statistic of the other families needs fewer.
     usable_records: int = 8
 
@@ -229,9 +250,36 @@ class LossThresholds(msgspec.Struct, frozen=True):
 class LearningRateThresholds(msgspec.Struct, frozen=True):
     """Family TP3."""
 
+    # TP301 lr-zero. Source: measured (3 of 3 lr-zero runs, 0 healthy).
+    zero_records: int = 5
+    zero_fail_share: float = 0.20  # of the records
+    zero_end_share: float = 0.02  # of the planned steps, at their end, that do not count
+    zero_leading_share: float = 0.10  # of the records: a deliberate start at 0
+
+    # TP302 warmup-missing, TP303 warmup-never-ends. Source: convention.
+    warmup_peak: float = 0.9  # of the peak rate
+    warmup_inside: float = 0.5  # of the declared warm-up: the first logged step must lie well inside
+    never_ends_warn: float = 0.20  # of the planned steps
+    never_ends_fail: float = 0.50
+    never_ends_warmups: float = 3.0  # times the declared warm-up
+    never_ends_rise: float = 0.01  # over the last tenth, where no peak is declared
+
+    # TP304 lr-constant-vs-declared. Source: convention.
+    constant_range: float = 1e-3  # relative
+    constant_share: float = 0.20  # of the planned steps
+    constant_moves: float = 0.05  # of the rate, by the declared schedule
+
+    # TP305 lr-exhausted-early. Source: convention.
+    exhausted_share: float = 0.01  # of the peak
+    exhausted_warn: float = 0.05  # of the planned steps left
+    exhausted_fail: float = 0.25
+    exhausted_whole: float = 0.03  # distance from a whole multiple, relative
+
     # TP301 lr-zero. Source: a schedule that ends at 0 prints it once or twice.
     zero_records: int = 5  # consecutive
-    zero_end: float = 0.02  # of the planned steps, left out at the end (and at the start, for a deliberate warm-up at 0)
+    zero_end: float = (
+        0.02  # of the planned steps, left out at the end (and at the start, for a deliberate warm-up at 0)
+    )
     zero_share: float = 0.20  # of the planned steps, or of the records: FAIL
     zero_fail_records: int = 20  # records before a share of them means anything
     zero_rounded: float = 10.0  # print quanta: the rate before a zero that printing may have rounded
@@ -274,6 +322,43 @@ class LearningRateThresholds(msgspec.Struct, frozen=True):
 class GradientThresholds(msgspec.Struct, frozen=True):
     """Family TP4."""
 
+    # TP401 grad-explosion. Source: measured (healthy supervised maximum 3.1, reward runs 6.0).
+    explosion_min_records: int = 60
+    explosion_grace: int = 50  # records
+    explosion_warn: float = 5.0  # median of 5 over median of 64
+    explosion_fail: float = 20.0
+    explosion_single: float = 10.0
+    explosion_rl: float = 2.0  # factor on all of these for reward objectives
+    explosion_near: int = 10  # records within which the loss corroborates
+    explosion_loss_z: float = 5.0  # scales S of the loss
+
+    # TP402 grad-zero-no-update. Source: convention.
+    zero_records: int = 5
+    zero_trend: float = 3.0  # |Mann-Kendall Z| of a loss that moves
+
+    # TP403 grad-vanishing. Source: a debugger for training jobs (1e-7); the share is reasoned.
+    vanishing_min_records: int = 50
+    vanishing_norm: float = 1e-7
+    vanishing_share: float = 1e-3  # of the level after the warm-up
+    vanishing_from: int = 20  # records between which that level is taken
+    vanishing_to: int = 120
+    vanishing_records: int = 20
+
+    # TP404 grad-drift. Source: a published 175-billion-parameter logbook.
+    drift_min_records: int = 100
+    drift_growth: float = 3.0  # over the last half
+    drift_z: float = 3.0
+    drift_loss_z: float = -2.0
+
+    # TP405 clipping-always.
+    clipping_min_records: int = 50
+    clipping_share: float = 0.95
+
+    # TP406 grad-norm-stale. Source: a public report (464441.887 four times).
+    stale_records: int = 3
+    stale_digits: int = 6
+    stale_regular: int = 3  # so many repeats of one length are how the logger writes
+
     # TP401 grad-explosion. Source: measured (supervised public runs at most 3.1, reinforcement at most 6.0; single records 21 x).
     explosion_min_records: int = 60
     explosion_grace: int = 50  # records
@@ -289,7 +374,9 @@ class GradientThresholds(msgspec.Struct, frozen=True):
 
     # TP402 grad-zero-no-update.
     zero_records: int = 5  # consecutive, after gradients that were not 0
-    zero_placeholder_records: int = 30  # from the start: a column may be a placeholder, so the loss has to be seen first
+    zero_placeholder_records: int = (
+        30  # from the start: a column may be a placeholder, so the loss has to be seen first
+    )
     zero_placeholder_drop: float = 0.05  # drop of the loss + 2 SE under this share of its level: it does not move
     zero_z: float = -2.0  # Mann-Kendall Z above which the loss has no downward trend
     zero_rl_share: float = 0.50  # of the records, where no KL is logged

@@ -107,9 +107,7 @@ def _departure(loss: Series, level: Level, t: LossThresholds) -> Departure | Non
     ):
         fired = _fired(loss, level, ratio, share, t)
         if severity is FAIL and level.width == 5:
-            fired |= _fired(
-                loss, level._replace(hold=t.diverged_records_fast), t.diverged_ratio_fast, share, t
-            )
+            fired |= _fired(loss, level._replace(hold=t.diverged_records_fast), t.diverged_ratio_fast, share, t)
         if fired.any():
             k = int(np.argmax(fired))
             begin = max(0, int(level.at[max(0, k - level.hold + 1)]) - level.width // 2)
@@ -174,4 +172,3 @@ def _told(loss: Series, seen: Departure, still_away: bool, t: LossThresholds) ->
             "standard_errors": t.diverged_se,
         },
     )
-

@@ -123,6 +123,10 @@ def still_improving(frame: Frame, after: int, t: EvaluationThresholds, upto: int
             continue
         recent = n - 1 - int(best_so_far(gain)[-1]) < max(t.improving_evals, t.improving_share * n)
         noise = noise_so_far(gain)[-1] if n >= 4 else 0.0
-        if recent and gain[-1] > gain[start] and np.median(gain[-3:]) - gain[start] > t.improving_se * stats.MEDIAN_SE * noise / math.sqrt(3):
+        if (
+            recent
+            and gain[-1] > gain[start]
+            and np.median(gain[-3:]) - gain[start] > t.improving_se * stats.MEDIAN_SE * noise / math.sqrt(3)
+        ):
             return metric
     return None
