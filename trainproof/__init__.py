@@ -6,14 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainproof.api import judge, read
+    from trainproof.api import judge, read, read_all
     from trainproof.errors import TrainproofError
     from trainproof.frame import Frame
     from trainproof.verdict import Finding, Report, Verdict
 
 __version__ = "0.1.0"
 
-__all__ = ["Finding", "Frame", "Report", "TrainproofError", "Verdict", "judge", "read"]
+__all__ = ["Finding", "Frame", "Report", "TrainproofError", "Verdict", "judge", "read", "read_all"]
 
 _HOME = {
     "Finding": "trainproof.verdict",
@@ -23,6 +23,7 @@ _HOME = {
     "Verdict": "trainproof.verdict",
     "judge": "trainproof.api",
     "read": "trainproof.api",
+    "read_all": "trainproof.api",
 }
 
 

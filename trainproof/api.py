@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainproof.errors import UsageError
-from trainproof.facts import Facts, FactValue
+from trainproof.errors import FormatError, TrainproofError, UsageError
+from trainproof.facts import FACT_NAMES, Facts, FactValue, canonical_fact
 from trainproof.frame import Frame
-from trainproof.judge import Settings, judge_frames
-from trainproof.readers.discover import read_path
-from trainproof.thresholds import Thresholds
-from trainproof.verdict import Report
+from trainproof.readers.discover import read_logs
+
+if TYPE_CHECKING:
+    from trainproof.judge import Settings
+    from trainproof.verdict import Report
+
+
+class Judged(NamedTuple):
+    """The report on some inputs; the problems of what could not be read; whether nothing of some named input could be judged."""
+
+    report: Report
+    problems: tuple[TrainproofError, ...]
+    unjudged: bool
 
 
 def read_all(
@@ -25,9 +34,13 @@ def read_all(
     """Every run of a log file, or of every log below a directory.
 
     format: the reader to use (default: whichever recognises the content). mapping: our metric name -> the log's. facts: what the run
-    is known to have declared. Raises InputError, FormatError or UsageError.
+    is known to have declared. Raises InputError or FormatError when there is nothing to read in it, UsageError for wrong arguments.
     """
-    return read_path(str(path), format_name=format, mapping=mapping, facts=Facts(facts))
+    logs = list(read_logs([str(path)], format_name=format, mapping=mapping, facts=_facts(facts)))
+    frames = [frame for log in logs for frame in log.frames]
+    if not frames:
+        raise next((log.problem for log in logs if log.problem), FormatError(f"{path}: no training log"))
+    return frames
 
 
 def read(
@@ -37,10 +50,10 @@ def read(
     mapping: Mapping[str, str] | None = None,
     facts: Mapping[str, FactValue] | None = None,
 ) -> Frame:
-    """The one run of a log; as `read_all`, but UsageError when the log holds several."""
+    """The one run of a log; as `read_all`, but UsageError when there are several."""
     frames = read_all(path, format=format, mapping=mapping, facts=facts)
     if len(frames) != 1:
-        raise UsageError(f"{path} holds {len(frames)} runs; read them with trainproof.api.read_all(path)")
+        raise UsageError(f"{path} holds {len(frames)} runs, expected one; read them with trainproof.read_all(path)")
     return frames[0]
 
 
@@ -54,14 +67,62 @@ def judge(
     ignore: Sequence[str] = (),
     thresholds: Mapping[str, float] | None = None,
 ) -> Report:
-    """Judge a log (path), a Frame, a DataFrame, or a dict of columns. Raises InputError, FormatError or UsageError."""
-    settings = Settings(tuple(select), tuple(ignore), Thresholds().with_overrides(dict(thresholds or {})))
-    if isinstance(run, Frame):
-        frames = [run.replace(facts=Facts(facts).merged(run.facts))] if facts else [run]
-    elif isinstance(run, (str, Path)):
-        frames = read_all(run, format=format, mapping=mapping, facts=facts)
-    else:
-        from trainproof.readers.memory import frames_of
+    """Judge a log or a directory of logs (a path), a Frame, a DataFrame, or a dict of columns.
 
-        frames = frames_of(run, mapping=mapping, facts=Facts(facts))
-    return judge_frames(frames, settings)
+    select, ignore: rule codes or prefixes. thresholds: `family.field` -> value. For the rest see `read_all`; a file in a directory
+    that cannot be read is a run with the verdict SKIP. Raises InputError or FormatError when there is nothing to read, UsageError for
+    wrong arguments.
+    """
+    from trainproof.judge import Settings, judge_frames
+    from trainproof.thresholds import Thresholds
+
+    settings = Settings(tuple(select), tuple(ignore), Thresholds().with_overrides(dict(thresholds or {})))
+    if isinstance(run, (str, Path)):
+        judged = judge_logs([str(run)], settings, format_name=format, mapping=mapping, facts=_facts(facts))
+        if len(judged.problems) == len(judged.report.runs):
+            raise judged.problems[0]
+        return judged.report
+    return judge_frames(_frames(run, mapping, _facts(facts)), settings)
+
+
+def judge_logs(
+    paths: Sequence[str],
+    settings: Settings,
+    *,
+    format_name: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    facts: Facts | None = None,
+) -> Judged:
+    """Judge everything that the inputs name, one log at a time; what cannot be read is a run with the verdict SKIP.
+
+    Raises UsageError for an unknown format or rule.
+    """
+    from trainproof.judge import judge_run, report_of, selected_rules, unjudged_run
+    from trainproof.verdict import Verdict
+
+    selected_rules(settings)  # a wrong selector is told before anything is read
+    runs, problems = [], []
+    judged: dict[str, bool] = {}
+    for log in read_logs(paths, format_name=format_name, mapping=mapping, facts=facts):
+        found = [judge_run(frame, settings) for frame in log.frames]
+        if log.problem is not None:
+            problems.append(log.problem)
+            found = [unjudged_run(log.path, str(log.problem))]
+        runs += found
+        judged[log.named] = judged.get(log.named, False) or any(run.verdict is not Verdict.SKIP for run in found)
+    return Judged(report_of(runs), tuple(problems), not all(judged.values()))
+
+
+def _facts(given: Mapping[str, FactValue] | None) -> Facts:
+    unknown = [name for name in given or {} if canonical_fact(name) is None]
+    if unknown:
+        raise UsageError(f"{unknown[0]!r} is not a known fact; known: {', '.join(FACT_NAMES)}")
+    return Facts(given)
+
+
+def _frames(run: Any, mapping: Mapping[str, str] | None, facts: Facts) -> list[Frame]:
+    if isinstance(run, Frame):
+        return [run.replace(facts=facts.merged(run.facts))] if facts else [run]
+    from trainproof.readers.memory import frames_of
+
+    return frames_of(run, mapping=mapping, facts=facts)

@@ -4,115 +4,97 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Any
 
-import typer
+import click
 
 from trainproof import __version__
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-Paths = Annotated[list[str], typer.Argument(help="Logs, directories of logs, quoted globs, or - for standard input.", metavar="LOG...")]
-Format = Annotated[str | None, typer.Option("--format", help="Read the logs as this format; default: by their content.")]
-Map = Annotated[list[str] | None, typer.Option("--map", help="OURS=THEIRS: the log's own name of a metric, e.g. --map loss=my_loss.")]
-Fact = Annotated[list[str] | None, typer.Option("--fact", help="KEY=VALUE: what the run declared, e.g. --fact total_steps=10000.")]
-Output = Annotated[str, typer.Option("--output-format", help="text or json.")]
-OutputFile = Annotated[str | None, typer.Option("--output", "-o", help="Write the result to this file instead of standard output.")]
-Html = Annotated[str | None, typer.Option("--html", help="Write the HTML report here; default: .trainproof/epoch-<log>.html.")]
-NoHtml = Annotated[bool, typer.Option("--no-html", help="Write no HTML report.")]
-Select = Annotated[list[str] | None, typer.Option("--select", help="Run only these rules: codes, prefixes (TP2) or ALL.")]
-Ignore = Annotated[list[str] | None, typer.Option("--ignore", help="Do not run these rules: codes or prefixes.")]
-FailOn = Annotated[str, typer.Option("--fail-on", help="fail or warn: the verdict from which on the exit code is 1.")]
-ExitZero = Annotated[bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdict; unreadable input still exits 2.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="One line a run.")]
-Color = Annotated[str, typer.Option("--color", help="auto, always or never.")]
-
-
-@app.callback(invoke_without_command=True)
-def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
-) -> None:
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.version_option(__version__, prog_name="trainproof", message="%(prog)s %(version)s")
+@click.pass_context
+def app(context: click.Context) -> None:
     """Prove training runs: point it at a log, get PASS, WARN, FAIL or SKIP with the evidence.
 
     Exit codes: 0 PASS or WARN; 1 FAIL; 2 wrong usage, unreadable input, or nothing that could be judged.
     """
-    if version:
-        typer.echo(f"trainproof {__version__}")
-        raise typer.Exit
+    if context.invoked_subcommand is None:
+        raise click.UsageError("no command; try `trainproof epoch LOG`, or `trainproof --help`")
 
 
 @app.command()
-def epoch(
-    paths: Paths,
-    format_name: Format = None,
-    mapping: Map = None,
-    fact: Fact = None,
-    output_format: Output = "text",
-    output: OutputFile = None,
-    html: Html = None,
-    no_html: NoHtml = False,
-    select: Select = None,
-    ignore: Ignore = None,
-    fail_on: FailOn = "fail",
-    exit_zero: ExitZero = False,
-    quiet: Quiet = False,
-    color: Color = "auto",
-) -> None:
-    """Judge finished or growing training logs."""
+@click.argument("paths", nargs=-1, required=True, metavar="LOG...")
+@click.option(
+    "--format", "format_name", metavar="NAME", help="Read the logs as this format; default: by their content."
+)
+@click.option(
+    "--map", "mapping", multiple=True, metavar="OURS=THEIRS", help="The log's name of a metric: loss=my_loss."
+)
+@click.option("--fact", "facts", multiple=True, metavar="KEY=VALUE", help="What the run declared: total_steps=10000.")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-o", "--output", metavar="FILE", help="Write the result there instead of to standard output.")
+@click.option("--html", metavar="FILE", help="Write the HTML report there; default: .trainproof/epoch-<log>.html.")
+@click.option("--no-html", is_flag=True, help="Write no HTML report.")
+@click.option("--select", multiple=True, metavar="RULES", help="Run only these rules: codes or prefixes, with commas.")
+@click.option("--ignore", multiple=True, metavar="RULES", help="Leave these rules out: codes or prefixes, with commas.")
+@click.option("--fail-on", type=click.Choice(["fail", "warn"]), default="fail", show_default=True, help="What exits 1.")
+@click.option("--exit-zero", is_flag=True, help="Exit 0 on FAIL too; what cannot be judged still exits 2.")
+@click.option("-q", "--quiet", is_flag=True, help="One line a run, and no hints.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+def epoch(**options: Any) -> int:
+    """Judge finished or growing training logs.
+
+    LOG is a file (also .gz, .xz or .zst), a directory of runs, a quoted glob, or - for standard input.
+    """
     from trainproof.command import EpochOptions, run_epoch
 
-    options = EpochOptions(
-        paths=paths,
-        format_name=format_name,
-        mapping=mapping or [],
-        facts=fact or [],
-        output_format=output_format,
-        output=output,
-        html=html,
-        write_html=not no_html,
-        select=select or ["ALL"],
-        ignore=ignore or [],
-        fail_on=fail_on,
-        exit_zero=exit_zero,
-        quiet=quiet,
-        color=color,
-    )
-    raise typer.Exit(run_epoch(options))
+    return run_epoch(EpochOptions(**options))
 
 
 @app.command()
-def rule(code: Annotated[str, typer.Argument(help="A rule's code, e.g. TP203, or its name.")]) -> None:
-    """Explain one rule: what it does, why, its formula, thresholds, and known false positives."""
+@click.argument("code")
+def rule(code: str) -> int:
+    """Explain the rule CODE (TP203, or its name): what it sees, why it matters, its limits, its traps."""
     from trainproof.command import print_rule
 
-    raise typer.Exit(print_rule(code))
+    return print_rule(code)
 
 
 @app.command()
-def rules() -> None:
+def rules() -> int:
     """List all rules."""
     from trainproof.command import print_rules
 
-    raise typer.Exit(print_rules())
+    return print_rules()
 
 
 def main() -> None:
-    """The entry point: no traceback ever leaves it (set TRAINPROOF_DEBUG=1 to see one)."""
+    """The entry point: every error is one line; TRAINPROOF_DEBUG=1 shows the traceback of an unexpected one."""
+    sys.exit(_run())
+
+
+def _run() -> int:
     from trainproof.errors import TrainproofError
 
     try:
-        app(standalone_mode=True)
+        return app.main(standalone_mode=False) or 0
+    except click.ClickException as error:
+        return _fail(error.format_message())
     except TrainproofError as error:
-        print(f"trainproof: {error}", file=sys.stderr)
-        sys.exit(2)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        return _fail(str(error))
+    except (KeyboardInterrupt, click.Abort):
+        return 130
     except Exception as error:
         if os.environ.get("TRAINPROOF_DEBUG"):
             raise
-        what = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-        print(f"trainproof: internal error, please report it ({what}); TRAINPROOF_DEBUG=1 shows where", file=sys.stderr)
-        sys.exit(2)
+        return _fail(
+            f"internal error ({type(error).__name__}: {error}); please report it; run with TRAINPROOF_DEBUG=1 to see it"
+        )
+
+
+def _fail(message: str) -> int:
+    from trainproof.output import tell
+
+    tell(message)
+    return 2

@@ -3,94 +3,78 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from trainproof.api import Judged, judge_logs
 from trainproof.errors import InputError, UsageError
 from trainproof.facts import parse_fact_options
-from trainproof.judge import Settings, judge_frames, judge_run, selected_rules, unjudged_run
-from trainproof.readers.discover import Unread, read_inputs
-from trainproof.verdict import Report, RunReport, Verdict, fold_verdicts
-
-REPORT_FOLDER = ".trainproof"
+from trainproof.judge import Settings
+from trainproof.output import (
+    colored,
+    print_data,
+    print_text,
+    report_folder,
+    report_stem,
+    tell,
+    terminal_width,
+    write_whole,
+)
+from trainproof.verdict import Report, Verdict
 
 
 class EpochOptions(NamedTuple):
     """The options of `trainproof epoch`, as they were typed."""
 
-    paths: list[str]
-    format_name: str | None
-    mapping: list[str]
-    facts: list[str]
-    output_format: str
-    output: str | None
-    html: str | None
-    write_html: bool
-    select: list[str]
-    ignore: list[str]
-    fail_on: str
-    exit_zero: bool
-    quiet: bool
-    color: str
-
-
-class Judged(NamedTuple):
-    """The report, and whether an input that the user named could not be judged."""
-
-    report: Report
-    named_unjudged: bool
+    paths: tuple[str, ...]
+    format_name: str | None = None
+    mapping: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    output_format: str = "text"
+    output: str | None = None
+    html: str | None = None
+    no_html: bool = False
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    fail_on: str = "fail"
+    exit_zero: bool = False
+    quiet: bool = False
+    color: str = "auto"
 
 
 def run_epoch(options: EpochOptions) -> int:
     """Judge the logs, print and write the reports; the exit code. Raises TrainproofError."""
-    _one_of("--output-format", options.output_format, ("text", "json"))
-    _one_of("--fail-on", options.fail_on, ("fail", "warn"))
-    _one_of("--color", options.color, ("auto", "always", "never"))
-    judged = _judge(options)
-    _print_report(judged.report, options)
-    if options.write_html:
+    _check(options)
+    judged = judge_logs(
+        options.paths,
+        Settings(_rules(options.select) or ("ALL",), _rules(options.ignore)),
+        format_name=options.format_name,
+        mapping=_mapping(options.mapping),
+        facts=parse_fact_options(options.facts),
+    )
+    for problem in judged.problems:
+        tell(str(problem))
+    _give(judged.report, options)
+    if not options.no_html and len(judged.problems) < len(judged.report.runs):
         _write_html(judged.report, options)
     return _exit_code(judged, options)
 
 
-def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UsageError(f"{option} {value!r}: expected {' or '.join(allowed)}")
+def _check(options: EpochOptions) -> None:
+    if options.html and options.no_html:
+        raise UsageError("--html and --no-html: expected one of them")
+    for option, target in (("--output", options.output), ("--html", options.html)):
+        if target and any(
+            os.path.exists(target) and os.path.realpath(target) == os.path.realpath(path) for path in options.paths
+        ):
+            raise UsageError(f"{option} {target}: would overwrite the log; name another file")
 
 
-def _judge(options: EpochOptions) -> Judged:
-    settings = Settings(_selectors(options.select), _selectors(options.ignore))
-    selected_rules(settings)  # a wrong selector is told before anything is read
-    facts = parse_fact_options(options.facts)
-    runs: list[RunReport] = []
-    named_unjudged = False
-    for result in read_inputs(options.paths, format_name=options.format_name, mapping=_mapping(options.mapping), facts=facts):
-        if isinstance(result, Unread):
-            print(f"trainproof: {result.why}", file=sys.stderr)
-            runs.append(unjudged_run(result.path, result.why))
-            named_unjudged |= result.named
-            continue
-        judged = [judge_run(frame, settings) for frame in result]
-        named_unjudged |= all(run.verdict is Verdict.SKIP for run in judged) and judged[0].source in options.paths
-        runs += judged
-    report = judge_frames([], settings)
-    return Judged(_with_runs(report, runs), named_unjudged)
-
-
-def _with_runs(report: Report, runs: list[RunReport]) -> Report:
-    from msgspec.structs import replace
-
-    return replace(report, runs=tuple(runs), verdict=fold_verdicts(run.verdict for run in runs))
-
-
-def _selectors(options: list[str]) -> tuple[str, ...]:
+def _rules(options: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(part.strip() for option in options for part in option.split(",") if part.strip())
 
 
-def _mapping(options: list[str]) -> dict[str, str]:
+def _mapping(options: tuple[str, ...]) -> dict[str, str]:
     mapping = {}
     for option in options:
         ours, separator, theirs = option.partition("=")
@@ -100,87 +84,44 @@ def _mapping(options: list[str]) -> dict[str, str]:
     return mapping
 
 
-def _exit_code(judged: Judged, options: EpochOptions) -> int:
-    verdicts = {run.verdict for run in judged.report.runs}
-    failing = {Verdict.FAIL, Verdict.WARN} if options.fail_on == "warn" else {Verdict.FAIL}
-    if verdicts & failing and not options.exit_zero:
-        return 1
-    if judged.named_unjudged or not verdicts - {Verdict.SKIP}:
-        return 2
-    return 0
-
-
-def _print_report(report: Report, options: EpochOptions) -> None:
+def _give(report: Report, options: EpochOptions) -> None:
+    """The result, on standard output or in the file that was asked for."""
     if options.output_format == "json":
         from trainproof.report.json import render_json
 
-        text = render_json(report)
+        text, give = render_json(report), print_data
     else:
         from trainproof.report.text import render_text
 
-        color = options.output is None and _wants_color(options.color)
-        text = render_text(report, color=color, width=shutil.get_terminal_size().columns, quiet=options.quiet)
+        color = options.output is None and colored(options.color)
+        text, give = render_text(report, color=color, width=terminal_width(), quiet=options.quiet), print_text
     if options.output is None:
-        sys.stdout.write(_encodable(text))
-        sys.stdout.flush()
+        give(text)
     else:
         write_whole(Path(options.output), text)
-
-
-def _encodable(text: str) -> str:
-    """The text with what the terminal's encoding cannot show replaced."""
-    encoding = sys.stdout.encoding or "utf-8"
-    return text.encode(encoding, "replace").decode(encoding)
-
-
-def _wants_color(color: str) -> bool:
-    if color != "auto":
-        return color == "always"
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
 
 
 def _write_html(report: Report, options: EpochOptions) -> None:
     """The HTML report; a place that cannot be written costs one line, never the verdict."""
     from trainproof.report.html import render_html
 
-    path = Path(options.html) if options.html else Path(REPORT_FOLDER) / f"epoch-{_stem(options.paths)}.html"
     try:
-        if not options.html:
-            path.parent.mkdir(exist_ok=True)
-            ignored = path.parent / ".gitignore"
-            if not ignored.exists():
-                ignored.write_text("*\n")
+        path = Path(options.html) if options.html else report_folder() / f"epoch-{report_stem(options.paths)}.html"
         write_whole(path, render_html(report))
-        print(f"report: {path}", file=sys.stderr)
-    except (OSError, InputError) as error:
-        print(f"trainproof: no HTML report: {error}", file=sys.stderr)
+    except InputError as error:
+        tell(f"no HTML report: {error}")
+        return
+    if not options.quiet:
+        tell(f"HTML report: {path}")
 
 
-def _stem(paths: list[str]) -> str:
-    first = "stdin" if paths[0] == "-" else Path(paths[0]).stem.split(".")[0] or Path(paths[0]).name or "report"
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in first)[:80]
-    return safe if len(paths) == 1 else f"{safe}-and-{len(paths) - 1}-more"
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write the file whole or not at all. Raises InputError when it cannot be written."""
-    try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False, newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(file.name, 0o666 & ~_umask())
-        os.replace(file.name, path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _exit_code(judged: Judged, options: EpochOptions) -> int:
+    """0 PASS or WARN, 1 FAIL, 2 when nothing of some input that was named could be judged."""
+    verdicts = {run.verdict for run in judged.report.runs}
+    failing = {Verdict.FAIL, Verdict.WARN} if options.fail_on == "warn" else {Verdict.FAIL}
+    if verdicts & failing and not options.exit_zero:
+        return 1
+    return 2 if judged.unjudged else 0
 
 
 def print_rule(code: str) -> int:
@@ -190,13 +131,14 @@ def print_rule(code: str) -> int:
 
     for rule in all_rules().values():
         if code.upper() == rule.code or code.lower() == rule.name:
-            sys.stdout.write(_encodable(rule_text(rule)))
+            print_text(rule_text(rule))
             return 0
     raise UsageError(f"no rule {code!r}; `trainproof rules` lists them")
 
 
 def print_rules() -> int:
+    """Print all rules, one a line."""
     from trainproof.report.rule_page import rules_table
 
-    sys.stdout.write(_encodable(rules_table()))
+    print_text(rules_table())
     return 0

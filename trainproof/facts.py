@@ -5,19 +5,36 @@ A fact has one canonical name (the keys of FACT_NAMES), whatever it was called w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 from trainproof.errors import UsageError
 
 FactValue = str | int | float | bool
+#: characters of a text that can be a setting
+MOST_TEXT = 200
 
 #: canonical name -> other names under which configs and trainers declare it (compared in lower case)
 FACT_NAMES: dict[str, tuple[str, ...]] = {
-    "total_steps": ("max_steps", "train_steps", "total_train_steps", "num_training_steps", "max_iters", "max_iter", "train_iters"),
+    "total_steps": (
+        "max_steps",
+        "train_steps",
+        "total_train_steps",
+        "num_training_steps",
+        "max_iters",
+        "max_iter",
+        "train_iters",
+    ),
     "epochs": ("num_train_epochs", "num_epochs", "max_epochs", "total_epochs"),
     "vocab_size": ("n_vocab", "vocabulary_size", "padded_vocab_size"),
     "num_classes": ("num_labels", "n_classes", "nc"),
-    "accumulation": ("gradient_accumulation_steps", "accumulate_grad_batches", "grad_accum_steps", "grad_accum", "accum_iter"),
+    "accumulation": (
+        "gradient_accumulation_steps",
+        "accumulate_grad_batches",
+        "grad_accum_steps",
+        "grad_accum",
+        "accum_iter",
+    ),
     "world_size": ("num_processes", "num_gpus", "n_gpu", "data_parallel_size"),
     "batch_size": ("per_device_train_batch_size", "train_batch_size", "micro_batch_size"),
     "max_grad_norm": ("grad_clip", "gradient_clip_val", "clip_grad", "clip_grad_norm", "clip"),
@@ -65,6 +82,13 @@ def parse_scalar(text: str) -> FactValue:
     return text
 
 
+def _is_setting(value: object) -> TypeGuard[FactValue]:
+    """Whether a report can carry the value: a bool, a finite number that fits 64 bits, or a text of one reasonable line."""
+    if isinstance(value, str):
+        return len(value) <= MOST_TEXT
+    return isinstance(value, (bool, int, float)) and abs(value) < 2**63
+
+
 class Facts(Mapping[str, FactValue]):
     """Declared facts by canonical name; each remembers where it was declared. The first declaration wins."""
 
@@ -75,12 +99,14 @@ class Facts(Mapping[str, FactValue]):
             self.declare(name, value, where)
 
     def declare(self, name: str, value: object, where: str) -> None:
-        """Note a fact under whichever name it has; values that are not scalars, and names that we do not use, are passed over."""
+        """Note a fact under whichever name it has; values that no setting has, and names that we do not use, are passed over."""
         canonical = canonical_fact(name)
-        if canonical is None or canonical in self._values or not isinstance(value, (str, int, float, bool)):
+        if canonical is None or canonical in self._values:
             return
-        self._values[canonical] = parse_scalar(value) if isinstance(value, str) else value
-        self._where[canonical] = where
+        value = parse_scalar(value) if isinstance(value, str) else value
+        if _is_setting(value):
+            self._values[canonical] = value
+            self._where[canonical] = where
 
     def where(self, name: str) -> str:
         return self._where[name]
@@ -115,7 +141,7 @@ class Facts(Mapping[str, FactValue]):
         return len(self._values)
 
 
-def parse_fact_options(options: list[str]) -> Facts:
+def parse_fact_options(options: Sequence[str]) -> Facts:
     """Facts from `--fact KEY=VALUE` options. Raises UsageError for a malformed option or an unknown key."""
     facts = Facts()
     for option in options:

@@ -46,11 +46,11 @@ def selected_rules(settings: Settings) -> list[Rule]:
     rules = all_rules()
     for selector in (*settings.select, *settings.ignore):
         if selector != "ALL" and not any(code.startswith(selector) for code in rules):
-            raise UsageError(f"no rule matches {selector!r}; `trainproof rules` lists them (a code, a prefix such as TP2, or ALL)")
+            raise UsageError(
+                f"no rule matches {selector!r}; `trainproof rules` lists them (a code, a prefix such as TP2, or ALL)"
+            )
     return [
-        rule
-        for code, rule in rules.items()
-        if _matches(code, settings.select) and not _matches(code, settings.ignore)
+        rule for code, rule in rules.items() if _matches(code, settings.select) and not _matches(code, settings.ignore)
     ]
 
 
@@ -60,8 +60,12 @@ def _matches(code: str, selectors: Sequence[str]) -> bool:
 
 def judge_frames(frames: Sequence[Frame], settings: Settings = DEFAULTS, command: str = "epoch") -> Report:
     """The report over several runs."""
-    runs = tuple(judge_run(frame, settings) for frame in frames)
-    return Report(SCHEMA_VERSION, __version__, command, fold_verdicts(run.verdict for run in runs), runs)
+    return report_of([judge_run(frame, settings) for frame in frames], command)
+
+
+def report_of(runs: Sequence[RunReport], command: str = "epoch") -> Report:
+    """The report that `command` makes of judged runs."""
+    return Report(SCHEMA_VERSION, __version__, command, fold_verdicts(run.verdict for run in runs), tuple(runs))
 
 
 def judge_run(frame: Frame, settings: Settings = DEFAULTS) -> RunReport:

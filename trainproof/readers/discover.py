@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,139 +14,163 @@ from trainproof.frame import Frame, Source
 from trainproof.readers.base import Reader, reader_for, recognise, sniff
 from trainproof.readers.beside import facts_beside
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.source import LogInput
+from trainproof.readers.source import MOST_LINE_BYTES, LogInput
+from trainproof.readers.values import clean_name
 
 #: formats whose files in one folder together are one run
 JOINED_FORMATS = frozenset({"tensorboard"})
 #: folders that hold no logs of the user's
-_PASSED_FOLDERS = frozenset({".git", ".venv", "node_modules", "__pycache__", ".trainproof", "site-packages"})
+PASSED_FOLDERS = frozenset({".git", ".venv", "node_modules", "__pycache__", ".trainproof", "site-packages"})
 
 
-class Found(NamedTuple):
+class Log(NamedTuple):
+    """What came of one log: its runs, or none and the `problem`.
+
+    `named` is the input that led to it: a path as the user typed it, or a match of a glob.
+    """
+
+    named: str
+    path: str
+    frames: list[Frame]
+    problem: TrainproofError | None = None
+
+
+class _Found(NamedTuple):
     """One log to read: the path shown, its files (several where a format spreads a run over them), and its reader."""
 
     path: str
-    files: tuple[str, ...]
+    files: tuple[LogInput, ...]
     reader: Reader
-    named: bool  # by the user, rather than found in a directory
 
 
-class Unread(NamedTuple):
-    """An input that could not be read, and why, in one line."""
-
-    path: str
-    why: str
-    named: bool
-
-
-def read_path(
-    path: str, *, format_name: str | None = None, mapping: Mapping[str, str] | None = None, facts: Facts | None = None
-) -> list[Frame]:
-    """Every run of one input. Raises InputError or FormatError when there is nothing to read in it."""
-    frames: list[Frame] = []
-    problems: list[Unread] = []
-    for result in read_inputs([path], format_name=format_name, mapping=mapping, facts=facts):
-        if isinstance(result, Unread):
-            problems.append(result)
-        else:
-            frames += result
-    if not frames:
-        raise FormatError(problems[0].why if problems else f"{path}: no training log in it")
-    return frames
-
-
-def read_inputs(
-    paths: list[str],
+def read_logs(
+    paths: Sequence[str],
     *,
     format_name: str | None = None,
     mapping: Mapping[str, str] | None = None,
     facts: Facts | None = None,
-) -> Iterator[list[Frame] | Unread]:
-    """The runs of each log that the inputs hold, and what could not be read. Raises UsageError for an unknown format or name."""
+) -> Iterator[Log]:
+    """Each log that the inputs hold, once, in their order. Raises UsageError for an unknown format."""
     forced = reader_for(format_name) if format_name else None
     seen: set[str] = set()
+    for named in _without_globs(paths):
+        try:
+            for found in _find(named, forced):
+                key = named if named == "-" else os.path.realpath(found.files[0].path)
+                if key not in seen:
+                    seen.add(key)
+                    yield _read(named, found, mapping, facts)
+        except (InputError, FormatError) as error:
+            yield Log(named, clean_name(named), [], error)
+
+
+def _without_globs(paths: Sequence[str]) -> Iterator[str]:
+    """The inputs, each glob replaced by its matches, as the shell would; a glob that matches nothing stays and is told as missing."""
     for path in paths:
-        for found in find(path, forced):
-            if isinstance(found, Unread):
-                yield found
-                continue
-            key = found.path if found.path == "-" else os.path.realpath(found.files[0])
-            if key not in seen:
-                seen.add(key)
-                yield _read(found, mapping, facts)
+        if glob.has_magic(path) and not os.path.lexists(path):
+            yield from sorted(glob.glob(path, recursive=True)) or [path]
+        else:
+            yield path
 
 
-def find(path: str, forced: Reader | None = None) -> Iterator[Found | Unread]:
-    """The logs that one input names, in order."""
-    if path == "-":
-        log = LogInput("-")
-        yield from _named_log(log, forced)
+def _find(named: str, forced: Reader | None) -> Iterator[_Found]:
+    """The logs that one input names, in order. Raises InputError or FormatError when there are none."""
+    if named != "-" and os.path.isdir(named):
+        empty = True
+        for found in _below(named, forced):
+            empty = False
+            yield found
+        if empty:
+            raise FormatError(f"{named}: no training log below this directory; name the file if it is one")
         return
-    if os.path.isdir(path):
-        found = list(_in_folder(path, forced))
-        yield from found or [Unread(path, f"{path}: no training log below this directory", True)]
-        return
-    if not os.path.lexists(path) and glob.has_magic(path):
-        matches = sorted(glob.glob(path, recursive=True))
-        if not matches:
-            yield Unread(path, f"{path}: no file matches", True)
-        for match in matches:
-            yield from find(match, forced)
-        return
-    yield from _named_log(LogInput(path), forced)
+    log = LogInput(named)
+    if log.head:  # raises what is wrong with the file, whatever its format
+        yield _Found(named, (log,), forced or recognise(log))
 
 
-def _named_log(log: LogInput, forced: Reader | None) -> Iterator[Found | Unread]:
-    try:
-        log.head  # noqa: B018  raises what is wrong with the file, whatever its format
-        _opened[log.path] = log
-        yield Found(log.path, (log.path,), forced or recognise(log), True)
-    except (InputError, FormatError) as error:
-        yield Unread(log.path, str(error), True)
-
-
-_opened: dict[str, LogInput] = {}
-
-
-def _in_folder(folder: str, forced: Reader | None) -> Iterator[Found | Unread]:
-    """Every log below a folder, sorted by path; links to folders are not followed, so loops cannot trap it."""
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _PASSED_FOLDERS)
-        joined: dict[str, list[str]] = {}
+def _below(folder: str, forced: Reader | None) -> Iterator[_Found]:
+    """Every log below a folder. A file that no reader claims (not the forced one, if there is one) is passed over."""
+    for root, names in _folders(folder):
+        joined: dict[str, list[LogInput]] = {}
         readers: dict[str, Reader] = {}
-        for name in sorted(names):
-            path = os.path.join(root, name)
-            reader = forced or _claimed_by(path)
+        for name in names:
+            log = LogInput(os.path.join(root, name))
+            reader = _claimant(log, forced)
             if reader is None:
                 continue
             if reader.name in JOINED_FORMATS:
-                joined.setdefault(reader.name, []).append(path)
+                joined.setdefault(reader.name, []).append(log)
                 readers[reader.name] = reader
             else:
-                yield Found(path, (path,), reader, False)
+                yield _Found(log.path, (log,), reader)
         for format_name, files in joined.items():
-            yield Found(files[0] if len(files) == 1 else root, tuple(files), readers[format_name], False)
+            yield _Found(files[0].path if len(files) == 1 else root, tuple(files), readers[format_name])
 
 
-def _claimed_by(path: str) -> Reader | None:
+def _folders(top: str) -> Iterator[tuple[str, list[str]]]:
+    """Each folder below `top` and its files, sorted. Linked folders come last and each once, so that no loop of links traps it."""
+    waiting, linked = [top], []
+    seen: set[str] = set()
+    while waiting or linked:
+        folder = waiting.pop() if waiting else linked.pop(0)
+        real = os.path.realpath(folder)
+        if real in seen:
+            continue
+        seen.add(real)
+        files, below = _listed(folder)
+        yield folder, files
+        linked += [path for path in below if os.path.islink(path)]
+        waiting += [path for path in reversed(below) if not os.path.islink(path)]
+
+
+def _listed(folder: str) -> tuple[list[str], list[str]]:
+    """The names of the files in a folder and the paths of the folders in it, sorted; nothing of one that cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            kinds = {entry.name: entry.is_dir() for entry in entries}
+    except OSError:
+        return [], []
+    files = sorted(name for name, is_folder in kinds.items() if not is_folder)
+    below = sorted(name for name, is_folder in kinds.items() if is_folder and name not in PASSED_FOLDERS)
+    return files, [os.path.join(folder, name) for name in below]
+
+
+def _claimant(log: LogInput, forced: Reader | None) -> Reader | None:
     """The reader that recognises a file met in a folder; anything unreadable is none of ours."""
     try:
-        return sniff(LogInput(path).head)
+        if forced is not None:
+            return forced if forced.sniff(log.head) > 0 else None
+        return sniff(log.head)
     except TrainproofError:
         return None
 
 
-def _read(found: Found, mapping: Mapping[str, str] | None, facts: Facts | None) -> list[Frame] | Unread:
+def _read(named: str, found: _Found, mapping: Mapping[str, str] | None, facts: Facts | None) -> Log:
     """The runs of one log."""
+    path = clean_name(found.path)
     out = FrameBuilder(mapping)
     try:
-        for file in found.files:
-            log = _opened.pop(file, None) or LogInput(file)
-            found.reader.read(log, out)
-            for line in log.overlong:
-                out.drop(line, "a line of more than 64 MiB")
-        beside = facts_beside(Path(found.files[0])) if found.path != "-" else Facts()
+        for log in found.files:
+            _read_file(log, found.reader, out)
+        beside = Facts() if named == "-" else facts_beside(Path(found.files[0].path))
         known = (facts or Facts()).merged(out.facts).merged(beside)
-        return out.build(Source(found.path, found.reader.name), known)
-    except (InputError, FormatError) as error:
-        return Unread(found.path, str(error), found.named)
+        frames = out.build(Source(path, found.reader.name), known)
+    except TrainproofError as error:
+        return Log(named, path, [], error)
+    return Log(
+        named,
+        path,
+        frames,
+        None if frames else FormatError(f"{path}: no numeric records in it, expected a training log"),
+    )
+
+
+def _read_file(log: LogInput, reader: Reader, out: FrameBuilder) -> None:
+    try:
+        reader.read(log, out)
+    except OSError as error:
+        raise InputError(f"{log.path}: {error.strerror or error}; expected a readable log file") from None
+    finally:
+        log.close()
+    for line in log.overlong:
+        out.drop(line, f"a line of more than {MOST_LINE_BYTES >> 20} MiB")

@@ -31,7 +31,9 @@ def frames_of(table: Any, *, mapping: Mapping[str, str] | None = None, facts: Fa
     """
     in_pandas = hasattr(table, "columns") and hasattr(table, "index")
     if not in_pandas and not isinstance(table, Mapping):
-        raise FormatError(f"cannot judge a {type(table).__name__}; expected a path, a Frame, a DataFrame or a dict of columns")
+        raise FormatError(
+            f"cannot judge a {type(table).__name__}; expected a path, a Frame, a DataFrame or a dict of columns"
+        )
     columns = {str(name): _values(table[name], in_pandas) for name in (table.columns if in_pandas else table)}
     rows = max((len(values) for values in columns.values()), default=0)
     key = step_name(columns)
@@ -45,7 +47,9 @@ def frames_of(table: Any, *, mapping: Mapping[str, str] | None = None, facts: Fa
         record = {
             name: number
             for name, values in columns.items()
-            if (name != key or plain(name) in EPOCH_NAMES) and row < len(values) and (number := as_float(values[row])) is not None
+            if (name != key or plain(name) in EPOCH_NAMES)
+            and row < len(values)
+            and (number := as_float(values[row])) is not None
         }
         if step is None:
             out.drop(row + 1, "no usable step")
