@@ -271,7 +271,7 @@ class LearningRateThresholds(msgspec.Struct, frozen=True):
 
     # TP305 lr-exhausted-early. Source: convention.
     exhausted_share: float = 0.01  # of the peak
-    exhausted_warn: float = 0.05  # of the planned steps left
+    exhausted_warn: float = 0.10  # of the planned steps left; a cosine schedule reaches 1 % of its peak 6.4 % before its end
     exhausted_fail: float = 0.25
     exhausted_whole: float = 0.03  # distance from a whole multiple, relative
 
@@ -327,6 +327,7 @@ class GradientThresholds(msgspec.Struct, frozen=True):
     explosion_grace: int = 50  # records
     explosion_warn: float = 5.0  # median of 5 over median of 64
     explosion_fail: float = 20.0
+    explosion_z: float = 5.0  # scales S of the logarithm: a heavy-tailed norm reaches 5 x its median by chance
     explosion_single: float = 10.0
     explosion_rl: float = 2.0  # factor on all of these for reward objectives
     explosion_near: int = 10  # records within which the loss corroborates

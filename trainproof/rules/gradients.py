@@ -40,7 +40,7 @@ def grad_explosion(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
     A gradient norm that jumps and stays precedes a loss spike or a divergence.
 
     Formula
-    After 50 records: median of 5 / median of 64 >= 5 WARN; >= 20, or a loss spike within 10 records, FAIL. Twice that for reward
+    After 50 records: median of 5 / median of 64 >= 5 and 5 scales of the logarithm: WARN; >= 20, or a loss spike within 10 records, FAIL. Twice that for reward
     objectives. A single norm 10 x its level is told as INFO.
 
     False positives
@@ -54,13 +54,11 @@ def grad_explosion(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
     if len(grads) < t.explosion_min_records:
         return
     factor = t.explosion_rl if frame.objective == "rl" else 1.0
-    base = grads.memo(stats.baseline).median
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        ratio = grads.memo(stats.median5) / base
-        single = grads.value / base
-    ratio[: t.explosion_grace] = 0.0
-    single[: t.explosion_grace] = 0.0
-    hits = np.flatnonzero((ratio >= factor * t.explosion_warn) & (base > 0))
+    ratio, z, single = (x.copy() for x in grads.derived(_growth))
+    for x in (ratio, single):
+        x[: t.explosion_grace] = 0.0
+    with np.errstate(invalid="ignore"):
+        hits = np.flatnonzero((ratio >= factor * t.explosion_warn) & (z >= t.explosion_z))
     if len(hits):
         flagged = int(hits[0])
         worst = int(hits[np.argmax(ratio[hits])])
@@ -78,7 +76,8 @@ def grad_explosion(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
             threshold={"ratio": factor * (t.explosion_warn if severity is WARN else t.explosion_fail)},
         )
         return
-    alone = np.flatnonzero((single >= factor * t.explosion_single) & (base > 0))
+    with np.errstate(invalid="ignore"):
+        alone = np.flatnonzero(single >= factor * t.explosion_single)
     if len(alone):
         yield sighting(
             INFO,
@@ -91,6 +90,15 @@ def grad_explosion(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
             cite=alone[:3].tolist(),
             threshold={"ratio": factor * t.explosion_single},
         )
+
+
+def _growth(grads: Series) -> tuple[stats.Floats, stats.Floats, stats.Floats]:
+    """Each record against the 64 before it, in logarithms: ratio of the median of 5, its z, and the ratio of the record alone."""
+    log = np.log(np.maximum(grads.value, np.finfo(float).tiny))
+    base = stats.baseline(log)
+    with np.errstate(invalid="ignore", over="ignore"):
+        rise = stats.median5(log) - base.median
+        return np.exp(rise), rise / base.scale, np.exp(log - base.median)
 
 
 def _loss_spike(frame: Frame, grads: Series, flagged: int, t: GradientThresholds) -> bool:

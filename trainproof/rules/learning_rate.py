@@ -289,11 +289,11 @@ def lr_exhausted_early(frame: Frame, t: LearningRateThresholds) -> Iterator[Sigh
     A scheduler stepped several times a step spends its decay in a fraction of the run; the rest hardly learns.
 
     Formula
-    lr <= 1 % of the peak (after the peak, and to the end of the log) with 5 % of the planned steps left: WARN; 25 %: FAIL. When the
+    lr <= 1 % of the peak (after the peak, and to the end of the log) with 10 % of the planned steps left: WARN; 25 %: FAIL. When the
     planned steps are a whole multiple of that step, the message says so.
 
     False positives
-    Warm-up-stable-decay and annealed tails end near zero on purpose (less than 5 % from the end). Not asked when the planned steps
+    Warm-up-stable-decay and annealed tails end near zero on purpose, and a cosine is at 1 % with 6.4 % left (less than 10 % from the end). Not asked when the planned steps
     are unknown.
 
     What to try
