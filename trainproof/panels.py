@@ -83,4 +83,4 @@ def _wants_log(series: list[Series]) -> bool:
     if not len(values) or values.min() <= 0:
         return False
     low, high = np.quantile(values, (0.01, 0.99))
-    return bool(high > LOG_RANGE * low)
+    return bool(high / LOG_RANGE > low)

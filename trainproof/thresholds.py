@@ -179,6 +179,7 @@ class LossThresholds(msgspec.Struct, frozen=True):
     # TP201 loss-spike-episode. Source: measured (median of 5, z 4 and 5: 0 of 97 public runs fire).
     spike_min_records: int = 25
     spike_z: float = 5.0  # scales S above the baseline M
+    spike_log_z: float = 4.0  # scales S / M of the logarithm: at noise 0.5, 1.4 % of healthy runs pass the first test alone
     spike_ratio: float = 1.10  # times M
     recovered_ratio: float = 1.05  # times M: below it an episode is over
     fast_min_records: int = 32

@@ -87,7 +87,7 @@ def _flat(x: stats.Floats, lo: int, count: int, t: LossThresholds) -> bool | Non
     seen = stats.trend(x, lo, count)
     if abs(seen.change) + 2 * seen.se < t.plateau_change * level:
         return not _left_later(x, count, level, seen.se, t)
-    return None if abs(seen.change) < t.plateau_change * level else False
+    return None if abs(seen.change) - 2 * seen.se < t.plateau_change * level else False
 
 
 def _plateau_told(loss: Series, x: stats.Floats, lo: int, count: int, share: float, t: LossThresholds) -> Sighting:

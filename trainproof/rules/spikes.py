@@ -33,10 +33,11 @@ def episodes(loss: Series, t: LossThresholds) -> list[Episode]:
     """
     m5 = loss.memo(stats.median5)
     base = loss.memo(stats.baseline)
-    with np.errstate(invalid="ignore", over="ignore"):
-        above = (m5 >= base.median + t.spike_z * base.scale) & (
-            m5 - base.median >= (t.spike_ratio - 1) * np.abs(base.median)
-        )
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        rise = m5 - base.median
+        above = (rise >= t.spike_z * base.scale) & (rise >= (t.spike_ratio - 1) * np.abs(base.median))
+        # Losses are skewed: what is far in units of the scale may be near in logarithms.
+        above &= (base.median <= 0) | (np.log(m5 / base.median) >= t.spike_log_z * base.scale / base.median)
     found: list[Episode] = []
     stop = 0
     for flagged in np.flatnonzero(above):
@@ -75,7 +76,8 @@ def loss_spike_episode(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
 
     Formula
     M, S = median and max(1.4826 MAD, 0.02 M, print quantum) of the 64 (at least 20) records that end 5 before; fires when median of
-    5 >= M + 5 S and >= 1.10 M. At once: one record with z >= 8 and >= 1.5 M beside a corroborating record within 2 records.
+    5
+    >= M + 5 S, log(median of 5 / M) >= 4 S / M and >= 1.10 M. At once: one record with z >= 8 and >= 1.5 M beside a corroborating record within 2 records.
 
     False positives
     Isolated outliers (a median of 5 ignores them); the first 20 records; running means (skipped). None in 97 public runs.

@@ -1,0 +1,222 @@
+"""Family TP2 on made curves: each clause fires where it should, says the step at which it could first be seen, and healthy noise is silent."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.rules.helpers import make_frame, run_rule
+from tools import synthetic
+from trainproof.frame import Frame
+from trainproof.judge import Settings, judge_run
+from trainproof.rules.registry import CannotTell, Sighting
+from trainproof.verdict import Severity, Verdict
+
+FAIL, WARN, INFO = Severity.FAIL, Severity.WARN, Severity.INFO
+LOSS_RULES = Settings(select=("TP2",))
+
+
+def only(sightings: list[Sighting]) -> Sighting:
+    assert len(sightings) == 1
+    return sightings[0]
+
+
+def noisy(
+    level: np.ndarray[tuple[int], np.dtype[np.float64]] | list[float], sigma: float = 0.02, seed: int = 0
+) -> list[float]:
+    return list(np.asarray(level) * np.random.default_rng(seed).lognormal(0, sigma, len(level)))
+
+
+def upto(frame: Frame, step: int) -> Frame:
+    return frame.between(0, step)
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize("n", [100, 600, 2000])
+def test_healthy_noise_is_silent(n: int, sigma: float) -> None:
+    for seed in range(8):
+        run = judge_run(synthetic.as_frame(synthetic.healthy(n, sigma, seed)), LOSS_RULES)
+        assert [f.rule for f in run.findings if f.severity is not INFO] == []
+
+
+class TestDiverged:
+    def test_a_jump_that_stays_fails_at_the_tenth_record(self) -> None:
+        frame = make_frame(loss=noisy([1.5] * 50 + [3.0] * 50))
+        seen = only(run_rule("TP203", frame))
+        assert seen.severity is FAIL
+        assert 60 <= seen.flagged_step <= 63
+
+    def test_it_says_so_at_the_same_step_when_the_log_ends_there(self) -> None:
+        frame = make_frame(loss=noisy([1.5] * 50 + [3.0] * 50))
+        flagged = only(run_rule("TP203", frame)).flagged_step
+        assert only(run_rule("TP203", upto(frame, flagged))).flagged_step == flagged
+        assert run_rule("TP203", upto(frame, flagged - 1)) == []
+
+    def test_three_times_the_best_needs_only_five_records(self) -> None:
+        frame = make_frame(loss=noisy([1.5] * 50 + [6.0] * 20))
+        assert 55 <= only(run_rule("TP203", frame)).flagged_step <= 57
+
+    def test_a_run_that_rises_from_its_first_record(self) -> None:
+        loss = [0.997, 4.35, 8.81, 13.5, 15.7, 15.0, 18.8, 20.8, 25.6, 29.6]
+        assert only(run_rule("TP203", make_frame(loss=loss))).severity is FAIL
+
+    def test_a_slow_drift_warns(self) -> None:
+        frame = synthetic.as_frame(synthetic.drift(600, 0.1, 0))
+        assert only(run_rule("TP203", frame)).severity in (WARN, FAIL)
+
+    def test_a_tiny_loss_that_doubles_has_given_back_nothing(self) -> None:
+        frame = make_frame(loss=noisy([3.0] * 20 + [0.3] * 20 + [0.005] * 40 + [0.012] * 40, 0.01))
+        assert run_rule("TP203", frame) == []
+
+    def test_a_run_that_came_back_is_told_and_not_failed(self) -> None:
+        frame = make_frame(loss=noisy([1.5] * 50 + [4.0] * 15 + [1.4] * 100))
+        assert only(run_rule("TP203", frame)).severity is INFO
+
+    def test_overshoot_in_the_first_steps_is_normal(self) -> None:
+        frame = make_frame(loss=[6.94, 15.35, 15.1, 14.0, 12.0, 10.0, 9.5, 9.0, 8.5, 8.0, 2.5, 2.4, 2.3, 2.2])
+        assert run_rule("TP203", frame) == []
+
+    def test_a_density_that_leaves_its_negative_level(self) -> None:
+        rng = np.random.default_rng(0)
+        loss = np.concatenate([np.linspace(-1, -3.5, 80), np.full(80, -0.5)]) + rng.normal(0, 0.05, 160)
+        assert only(run_rule("TP203", make_frame(loss=loss))).severity is FAIL
+        healthy = np.linspace(-2.4, -3.7, 160) + rng.normal(0, 0.2, 160)
+        assert run_rule("TP203", make_frame(loss=healthy)) == []
+
+    def test_reward_and_adversarial_objectives_are_not_asked(self) -> None:
+        for objective in ("rl", "adversarial"):
+            with pytest.raises(CannotTell, match=objective):
+                run_rule("TP203", make_frame(loss=[1.0] * 50 + [9.0] * 50, objective=objective))
+
+
+class TestSpikes:
+    def test_an_episode_warns_with_its_peak(self) -> None:
+        level = [1.5] * 60 + [3.0, 4.0, 3.5, 3.0, 2.5, 2.0] + [1.5] * 60
+        seen = only(run_rule("TP201", make_frame(loss=noisy(level))))
+        assert seen.severity is WARN
+        assert 63 <= seen.flagged_step <= 65
+        assert any(e.step == 62 for e in seen.evidence)
+
+    def test_a_single_record_never_warns(self) -> None:
+        level = [1.5] * 60 + [30.0] + [1.5] * 60
+        assert run_rule("TP201", make_frame(loss=noisy(level))) == []
+
+    def test_a_single_record_beside_a_jump_of_the_gradient_norm_does(self) -> None:
+        loss = noisy([1.5] * 60 + [30.0] + [1.5] * 60)
+        grads = noisy([1.0] * 60 + [40.0] + [1.0] * 60)
+        seen = only(run_rule("TP201", make_frame(loss=loss, grad_norm=grads)))
+        assert seen.flagged_step == 61
+        assert any(e.metric == "grad_norm" and e.step == 61 for e in seen.evidence)
+
+    def test_not_recovered_warns_after_forty_records_and_fails_after_two_hundred(self) -> None:
+        short = make_frame(loss=noisy([1.5] * 80 + [2.0] * 60))
+        long = make_frame(loss=noisy([1.5] * 80 + [2.0] * 260))
+        assert only(run_rule("TP202", short)).severity is WARN
+        assert only(run_rule("TP202", long)).severity is FAIL
+
+    def test_an_episode_that_came_back_late_is_at_most_a_warning(self) -> None:
+        frame = make_frame(loss=noisy([1.5] * 80 + [2.0] * 260 + [1.4] * 40))
+        assert only(run_rule("TP202", frame)).severity is WARN
+
+
+class TestShift:
+    def test_a_small_lasting_rise_is_found_near_its_step(self) -> None:
+        seen = only(run_rule("TP210", make_frame(loss=noisy([1.5] * 150 + [1.6] * 150, 0.01))))
+        assert seen.severity is WARN
+        assert 145 <= seen.first_step <= 156
+
+    def test_a_fall_is_no_shift(self) -> None:
+        assert run_rule("TP210", make_frame(loss=noisy([1.5] * 150 + [1.3] * 150, 0.01))) == []
+
+
+class TestPlateau:
+    def plateau(self, **kwargs: object) -> Frame:
+        frame = synthetic.as_frame(synthetic.plateau(600, 0.01, 1))
+        return frame.replace(**kwargs) if kwargs else frame
+
+    def test_a_loss_that_stopped_moving_warns(self) -> None:
+        seen = only(run_rule("TP204", self.plateau()))
+        assert seen.severity is WARN
+        assert 200 < seen.flagged_step < 480
+
+    def test_a_loss_that_went_on_falling_later_does_not(self) -> None:
+        columns = synthetic.plateau(600, 0.01, 1)
+        columns["loss"][450:] *= np.linspace(1, 0.7, 150)
+        assert run_rule("TP204", synthetic.as_frame(columns)) == []
+
+    def test_without_knowing_what_is_left_it_is_skipped(self) -> None:
+        with pytest.raises(CannotTell, match="total_steps"):
+            run_rule("TP204", make_frame(loss=noisy([1.5] * 200, 0.001)))
+
+    def test_noise_that_hides_the_answer_is_skipped(self) -> None:
+        frame = make_frame(loss=noisy([1.5] * 110, 0.1, 3), facts={"total_steps": 1000})
+        with pytest.raises(CannotTell, match="noisy"):
+            run_rule("TP204", frame)
+
+
+class TestNeverLearned:
+    def test_a_flat_loss_warns_and_fails_with_a_rate_of_zero(self) -> None:
+        loss = noisy([1.5] * 200)
+        assert only(run_rule("TP205", make_frame(loss=loss, lr=[1e-4] * 200))).severity is WARN
+        assert only(run_rule("TP205", make_frame(loss=loss, lr=[0.0] * 200))).severity is FAIL
+
+    def test_a_small_but_clear_fall_is_learning(self) -> None:
+        assert run_rule("TP205", make_frame(loss=noisy(np.linspace(1.5, 1.42, 200), 0.01))) == []
+
+    def test_a_run_that_learned_and_lost_it_again_is_not_this_rules_business(self) -> None:
+        level = np.concatenate([np.linspace(3, 1, 100), np.full(100, 3.0)])
+        assert run_rule("TP205", make_frame(loss=noisy(level))) == []
+
+
+class TestLevels:
+    def test_too_good_too_early(self) -> None:
+        loss = noisy(np.geomspace(2, 0.01, 50))
+        epoch = np.linspace(0, 0.9, 50)
+        assert only(run_rule("TP206", make_frame(loss=loss, epoch=epoch, objective="lm"))).severity is WARN
+        assert run_rule("TP206", make_frame(loss=loss, epoch=epoch * 100, objective="lm")) == []
+
+    def test_initial_loss_scaled_by_the_declared_accumulation_fails(self) -> None:
+        loss = noisy([8 * math.log(1000)] * 5, 0.001)
+        facts = {"vocab_size": 1000, "accumulation": 8}
+        assert only(run_rule("TP207", make_frame(loss=loss, facts=facts, objective="lm"))).severity is FAIL
+        undeclared = run_rule("TP207", make_frame(loss=loss, facts={"vocab_size": 1000}, objective="lm"))
+        assert only(undeclared).severity is WARN
+
+    def test_a_pretrained_model_above_a_uniform_guess_warns(self) -> None:
+        loss = noisy([1.3 * math.log(1000)] * 5, 0.001)
+        pretrained = make_frame(loss=loss, facts={"vocab_size": 1000, "pretrained": True}, objective="lm")
+        assert only(run_rule("TP207", pretrained)).severity is WARN
+        assert run_rule("TP207", make_frame(loss=loss, facts={"vocab_size": 1000}, objective="lm")) == []
+
+    def test_zero_twice_fails_and_once_does_not(self) -> None:
+        assert only(run_rule("TP208", make_frame(loss=[2.0] * 10 + [0.0] * 3))).severity is FAIL
+        assert run_rule("TP208", make_frame(loss=[2.0] * 10 + [0.0] + [2.0] * 3)) == []
+
+    def test_zero_beside_a_dead_gradient_fails_at_once(self) -> None:
+        seen = only(run_rule("TP208", make_frame(loss=[2.0, 1.9, 0.0, 1.8], grad_norm=[1.0, 1.1, math.nan, 1.2])))
+        assert (seen.severity, seen.flagged_step) == (FAIL, 3)
+
+    def test_a_memorised_set_printed_with_four_decimals_only_warns(self) -> None:
+        loss = [*np.geomspace(2, 0.0002, 40), 0.0, 0.0, 0.0001]
+        assert only(run_rule("TP208", make_frame(loss=loss))).severity is WARN
+
+    def test_worse_than_uniform_after_the_warm_up_fails(self) -> None:
+        frame = make_frame(loss=noisy([12.0] * 100), facts={"vocab_size": 1000}, objective="lm")
+        seen = only(run_rule("TP209", frame))
+        assert (seen.severity, seen.flagged_step) == (FAIL, 70)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    loss=st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=0, max_size=90),
+    grads=st.lists(st.sampled_from([0.0, 1.0, 1e300, math.nan, math.inf]), max_size=90),
+    objective=st.sampled_from(["lm", "classification", "density", "unknown"]),
+)
+def test_no_loss_rule_crashes_on_any_curve(loss: list[float], grads: list[float], objective: str) -> None:
+    frame = make_frame(loss=loss, grad_norm=grads, objective=objective, facts={"vocab_size": 100, "total_steps": 100})
+    run = judge_run(frame, LOSS_RULES)
+    assert run.verdict in Verdict
