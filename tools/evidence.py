@@ -1,0 +1,91 @@
+"""EVIDENCE_MATRIX.md: every rule against every gallery run and seed, from judging them all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from trainproof.api import judge
+from trainproof.rules import all_rules
+from trainproof.verdict import Finding, RunReport, Severity
+
+LOG = "trainer_state.json"
+#: what each gallery run deserves, and what is to be said where it gets something else
+EXPECTED = {
+    "base": ("PASS", "healthy, from scratch"),
+    "healthy": ("PASS", "healthy fine-tune"),
+    "lr_hot": ("FAIL", "learning rate x100"),
+    "lr_zero": ("FAIL", "learning rate 0"),
+    "fp16_nan": ("FAIL", "half precision, learning rate x100, no clipping"),
+    "nan": ("FAIL", "one batch with all labels masked; the logged loss is NaN from there on"),
+    "bad_labels": ("PASS", "labels shuffled within each sequence: a curve that falls and looks healthy. Missed: no rule on one curve can see it"),
+    "overfit": ("WARN", "16 training sequences"),
+}
+MARKS = {Severity.FAIL: "F", Severity.WARN: "W", Severity.INFO: "i"}
+
+
+class Judged(NamedTuple):
+    """One gallery log and what was said of it."""
+
+    run: str
+    seed: int
+    report: RunReport
+
+
+def judged_gallery(gallery: Path) -> list[Judged]:
+    """Every committed gallery log, in the order of EXPECTED and of the seeds."""
+    found = []
+    for run in EXPECTED:
+        for log in sorted((gallery / run).glob(f"**/{LOG}"), key=lambda path: (len(path.parts), path)):
+            metadata = json.loads((log.parent / "metadata.json").read_text(encoding="utf-8"))
+            found.append(Judged(run, int(metadata["seed"]), judge(log).runs[0]))
+    return found
+
+
+def evidence_matrix(gallery: Path) -> str:
+    judged = judged_gallery(gallery)
+    lines = ["# Evidence matrix", "", "Made by `make write-generated`: every gallery run judged by every rule at its default thresholds.", ""]
+    lines += ["## Verdicts", "", "| run | what is wrong with it | seed | deserves | verdict | findings |", "|---|---|---|---|---|---|"]
+    for run, seed, report in judged:
+        deserved, fault = EXPECTED[run]
+        lines.append(f"| {run} | {fault} | {seed} | {deserved} | {report.verdict.value} | {_told(report)} |")
+    lines += ["", "## Rules against runs", "", "F: FAIL, W: WARN, i: INFO, -: ran and was silent, blank: skipped. One letter a seed, in the order above.", ""]
+    runs = [run for run in EXPECTED if any(j.run == run for j in judged)]
+    lines += [f"| rule | {' | '.join(runs)} |", "|---" * (len(runs) + 1) + "|"]
+    for code, rule in all_rules().items():
+        cells = ["".join(_mark(code, j.report) for j in judged if j.run == run).strip() for run in runs]
+        lines.append(f"| [{code}]({rule.page}) {rule.name} | {' | '.join(cells)} |")
+    lines += ["", "## Which rule alone catches each run", ""]
+    lines += [_alone(run, [j.report for j in judged if j.run == run]) for run in runs]
+    return "\n".join(lines) + "\n"
+
+
+def _all_findings(report: RunReport) -> list[Finding]:
+    return [f for finding in report.findings for f in (finding, *finding.related)]
+
+
+def _told(report: RunReport) -> str:
+    found = [f"{f.rule} {f.severity.value} from step {f.flagged_step}" for f in report.findings if f.severity is not Severity.INFO]
+    return "; ".join(found) or "none"
+
+
+def _mark(code: str, report: RunReport) -> str:
+    worst = [MARKS[f.severity] for f in _all_findings(report) if f.rule == code]
+    for letter in "FWi":
+        if letter in worst:
+            return letter
+    return "-" if code in report.checked else " "
+
+
+def _alone(run: str, reports: list[RunReport]) -> str:
+    """The rules that flag every seed of a run."""
+    if not reports:
+        return f"- {run}: not trained"
+    flagged = [{f.rule for f in _all_findings(r) if f.severity is not Severity.INFO} for r in reports]
+    every = sorted(set.intersection(*flagged))
+    if not any(flagged):
+        return f"- {run}: none; {EXPECTED[run][1]}"
+    if len(every) == 1:
+        return f"- {run}: {every[0]} alone catches every seed"
+    return f"- {run}: {', '.join(every) or 'no one rule'} catch{'es' if not every else ''} every seed"

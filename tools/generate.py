@@ -1,0 +1,68 @@
+"""Rebuild the generated files, or check that they are what the code says: rule pages, EVIDENCE_MATRIX.md, the CLI reference.
+
+    python -m tools.generate --check
+    python -m tools.generate --write
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.cli_reference import cli_reference
+from tools.evidence import evidence_matrix
+from trainproof.report.rule_page import page, summary
+from trainproof.rules import all_rules
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def generated() -> Iterator[tuple[Path, str]]:
+    """(path, content) of every generated file."""
+    for rule in all_rules().values():
+        yield ROOT / rule.page, page(rule)
+    yield ROOT / "rules" / "README.md", rule_index()
+    yield ROOT / "EVIDENCE_MATRIX.md", evidence_matrix(ROOT / "examples" / "gallery")
+    yield ROOT / "docs" / "cli.md", cli_reference()
+
+
+def rule_index() -> str:
+    lines = ["# Rules", "", "Made by `make write-generated` from the rules' own docstrings and thresholds.", ""]
+    lines += ["| code | name | at most | what it says |", "|---|---|---|---|"]
+    for rule in all_rules().values():
+        lines.append(f"| [{rule.code}]({rule.code}.md) | {rule.name} | {rule.severity.value} | {summary(rule)} |")
+    return "\n".join(lines) + "\n"
+
+
+def stale_pages() -> list[Path]:
+    """Rule pages of rules that no longer exist."""
+    pages = {ROOT / rule.page for rule in all_rules().values()} | {ROOT / "rules" / "README.md"}
+    return [path for path in sorted((ROOT / "rules").glob("*.md")) if path not in pages]
+
+
+def main(mode: str) -> int:
+    drifted = []
+    for path, content in generated():
+        if path.exists() and path.read_text(encoding="utf-8") == content:
+            continue
+        drifted.append(path)
+        if mode == "--write":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+    for path in stale_pages():
+        drifted.append(path)
+        if mode == "--write":
+            path.unlink()
+    for path in drifted:
+        print(f"{'wrote' if mode == '--write' else 'drifted'}: {path.relative_to(ROOT)}")
+    if drifted and mode == "--check":
+        print("generated files differ from the code; rebuild them with: make write-generated")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] not in (["--check"], ["--write"]):
+        sys.exit("usage: python -m tools.generate --check | --write")
+    sys.exit(main(sys.argv[1]))
