@@ -1,4 +1,7 @@
-"""trainproof proves training runs: `read` a log into a Frame, `judge` it into a Report. Nothing heavy loads until it is used."""
+"""trainproof proves training runs: `read` a log into a Frame, `judge` it into a Report.
+
+Nothing heavy loads until it is used.
+"""
 
 from __future__ import annotations
 

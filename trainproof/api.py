@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Judged(NamedTuple):
-    """The report on some inputs; the problems of what could not be read; whether nothing of some named input could be judged."""
+    """The report on some inputs, what could not be read, and whether nothing of some named input could be judged."""
 
     report: Report
     problems: tuple[TrainproofError, ...]
@@ -33,8 +33,9 @@ def read_all(
 ) -> list[Frame]:
     """Every run of a log file, or of every log below a directory.
 
-    format: the reader to use (default: whichever recognises the content). mapping: our metric name -> the log's. facts: what the run
-    is known to have declared. Raises InputError or FormatError when there is nothing to read in it, UsageError for wrong arguments.
+    format: the reader to use (default: whichever recognises the content). mapping: our metric name -> the log's.
+    facts: what the run is known to have declared. Raises InputError or FormatError when there is nothing to read in
+    it, UsageError for wrong arguments.
     """
     logs = list(read_logs([str(path)], format_name=format, mapping=mapping, facts=_facts(facts)))
     frames = [frame for log in logs for frame in log.frames]
@@ -69,9 +70,9 @@ def judge(
 ) -> Report:
     """Judge a log or a directory of logs (a path), a Frame, a DataFrame, or a dict of columns.
 
-    select, ignore: rule codes or prefixes. thresholds: `family.field` -> value. For the rest see `read_all`; a file in a directory
-    that cannot be read is a run with the verdict SKIP. Raises InputError or FormatError when there is nothing to read, UsageError for
-    wrong arguments.
+    select, ignore: rule codes or prefixes. thresholds: `family.field` -> value. For the rest see `read_all`; a file in
+    a directory that cannot be read is a run with the verdict SKIP. Raises InputError or FormatError when there is
+    nothing to read, UsageError for wrong arguments.
     """
     from trainproof.judge import Settings, judge_frames
     from trainproof.thresholds import Thresholds

@@ -65,7 +65,7 @@ def _check(options: EpochOptions) -> None:
         raise UsageError("--html and --no-html: expected one of them")
     for option, target in (("--output", options.output), ("--html", options.html)):
         if target and any(
-            os.path.exists(target) and os.path.realpath(target) == os.path.realpath(path) for path in options.paths
+            Path(target).exists() and os.path.realpath(target) == os.path.realpath(path) for path in options.paths
         ):
             raise UsageError(f"{option} {target}: would overwrite the log; name another file")
 

@@ -83,7 +83,7 @@ def parse_scalar(text: str) -> FactValue:
 
 
 def _is_setting(value: object) -> TypeGuard[FactValue]:
-    """Whether a report can carry the value: a bool, a finite number that fits 64 bits, or a text of one reasonable line."""
+    """Whether a report can carry the value: a bool, a finite number that fits 64 bits, or a short text."""
     if isinstance(value, str):
         return len(value) <= MOST_TEXT
     return isinstance(value, (bool, int, float)) and abs(value) < 2**63
@@ -99,7 +99,7 @@ class Facts(Mapping[str, FactValue]):
             self.declare(name, value, where)
 
     def declare(self, name: str, value: object, where: str) -> None:
-        """Note a fact under whichever name it has; values that no setting has, and names that we do not use, are passed over."""
+        """Note a fact under whichever name it has; values that no setting has and unknown names are passed over."""
         canonical = canonical_fact(name)
         if canonical is None or canonical in self._values:
             return
@@ -112,7 +112,7 @@ class Facts(Mapping[str, FactValue]):
         return self._where[name]
 
     def number(self, name: str) -> float | None:
-        """The fact as a positive finite number, or None when it is absent or not one (HF writes max_steps = -1 for "unset")."""
+        """The fact as a positive number, or None when it is not one (HF writes max_steps = -1 for "unset")."""
         value = self._values.get(name)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None

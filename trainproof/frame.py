@@ -231,8 +231,13 @@ class Frame(Mapping[str, Series]):
         return pd.DataFrame(columns).sort_index().rename_axis("step")
 
     @classmethod
-    def from_pandas(cls, table: pd.DataFrame, *, mapping: Mapping[str, str] | None = None) -> Frame:
-        """The Frame of a DataFrame (or anything that reads as a mapping of columns); see `trainproof.readers.memory`."""
+    def from_pandas(
+        cls, table: pd.DataFrame, *, mapping: Mapping[str, str] | None = None, nan_is_logged: bool = False
+    ) -> Frame:
+        """The Frame of a DataFrame, or of a mapping of columns: steps from its index or its step column.
+
+        NaN means "not logged" unless `nan_is_logged`; see `trainproof.readers.memory.frames_of`. Raises FormatError.
+        """
         from trainproof.readers.memory import frame_of
 
-        return frame_of(table, mapping=mapping)
+        return frame_of(table, mapping=mapping, nan_is_logged=nan_is_logged)

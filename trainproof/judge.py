@@ -1,4 +1,4 @@
-"""judge(frame, settings) -> RunReport: select rules, run them, skip with a reason, fold related findings, fold into a verdict."""
+"""judge_run(frame, settings) -> RunReport: select rules, run them or skip them with a reason, fold into a verdict."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def unjudged_run(path: str, why: str) -> RunReport:
 
 
 def _run_rule(rule: Rule, frame: Frame, settings: Settings) -> Iterator[Sighting]:
-    """The rule's sightings over each part of the loss and each segment. Raises CannotTell when it could run on none of them."""
+    """The rule's sightings over each part of the loss and each segment. Raises CannotTell when it could run on none."""
     if frame.objective not in rule.objectives:
         raise CannotTell(f"not for the objective {frame.objective}")
     missing = [name for name in rule.facts if name not in frame.facts]
@@ -116,7 +116,7 @@ def _run_rule(rule: Rule, frame: Frame, settings: Settings) -> Iterator[Sighting
 
 
 def _views(rule: Rule, frame: Frame) -> Iterator[Frame]:
-    """The frames that the rule is asked about: each part of a loss known only in parts, each segment of a resumed run."""
+    """The frames that the rule is asked about: each part of a loss known only in parts, each segment of a run."""
     whole = [frame]
     if "loss" in rule.needs and "loss" not in frame:
         whole = [frame.with_loss(part) for part in frame if part.startswith("loss/")] or [frame]
@@ -200,4 +200,4 @@ def _why_nothing_was_judged(frame: Frame) -> str:
     if not len(frame):
         return "the log has no numeric records"
     known = ", ".join(list(frame)[:6])
-    return f"no rule could judge it: {frame.records} records of {known}; name the loss with --map loss=COLUMN if it has another name"
+    return f"no rule could judge it: {frame.records} records of {known}; is one the loss? Say --map loss=COLUMN"

@@ -51,7 +51,7 @@ def colored(choice: str) -> bool:
 
 
 def terminal_width() -> int:
-    """Columns of the terminal; 100 where standard output is none, so that piped text does not depend on where it runs."""
+    """Columns of the terminal; 100 where standard output is none: piped text does not depend on where it runs."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or 100
     except (OSError, ValueError, AttributeError):
@@ -75,7 +75,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def report_folder() -> Path:
-    """`.trainproof` in the working directory, which keeps itself out of git. Raises InputError when it cannot be made."""
+    """`.trainproof` in the working directory, kept out of git. Raises InputError when it cannot be made."""
     folder = Path(".trainproof")
     try:
         folder.mkdir(exist_ok=True)

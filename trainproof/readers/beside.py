@@ -1,4 +1,4 @@
-"""Facts that lie beside a log: model and trainer configs. Only scalars are read; nothing is executed and no pickle is opened."""
+"""Facts that lie beside a log: model and trainer configs. Only scalars; nothing is executed, no pickle opened."""
 
 from __future__ import annotations
 
@@ -11,62 +11,86 @@ import msgspec
 
 from trainproof.facts import Facts
 
+#: a config is a few kilobytes
 MOST_BYTES = 1024 * 1024
 
-_YAML_LINE = re.compile(r"(?P<key>[A-Za-z_][\w.\-]*):[ \t]+(?P<value>[^\s#&*!|>\[{][^#]*?)\s*(?:#.*)?\Z")
+#: `key: scalar` at the left margin. A value that begins with a mark of YAML's is nested, tagged, an anchor or a block.
+_YAML_LINE = re.compile(
+    r"""(?P<key>[A-Za-z_][\w.\-]*):[ \t]+(?P<value>"[^"]*"|'[^']*'|[^\s#&*!|>%@`\[{"'][^#]*?)\s*(?:#.*)?"""
+)
+_YAML_NOTHING = frozenset({"null", "Null", "NULL", "~"})
 _LM = re.compile(r"CausalLM|LMHead|CAUSAL_LM|SEQ_2_SEQ_LM|ConditionalGeneration|MaskedLM")
-_CLASSIFIER = re.compile(r"ForSequenceClassification|ForTokenClassification|ForImageClassification|SEQ_CLS|TOKEN_CLS")
+_CLASSIFIER = re.compile(r"For(?:Sequence|Token|Image|Audio)Classification|SEQ_CLS|TOKEN_CLS")
+#: the facts in an HF model's config; its other fields share names with trainers' and mean something else
+_MODEL_FIELDS = ("vocab_size", "num_labels", "torch_dtype", "dtype", "model_type")
+#: names that mean a fact in a trainer's config, and are too general to be one everywhere
+_TRAINER_FIELDS = {"lr": "learning_rate"}
 
 
 def facts_beside(log: Path) -> Facts:
-    """The facts declared by the files in the log's folder; a file that cannot be read costs nothing."""
+    """The facts declared by the configs in the log's folder; a file that cannot be read costs nothing."""
     facts = Facts()
-    for name, read in _FILES.items():
-        path = log.parent / name
-        try:
-            if not path.is_file() or path.stat().st_size > MOST_BYTES:
-                continue
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        for key, value in read(text):
-            facts.declare(key, value, name)
+    for name, fields in _CONFIGS.items():
+        for key, value in fields(_text(log.parent / name)):
+            facts.declare(_TRAINER_FIELDS.get(key, key), value, name)
     return facts
 
 
-def _json_fields(text: str) -> Iterator[tuple[str, object]]:
+def _text(path: Path) -> str:
+    """The file's text; nothing when it is missing, too large, no regular file, or not readable."""
     try:
-        document: Any = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return
-    if not isinstance(document, dict):
-        return
-    yield from document.items()
-    described = f"{document.get('architectures')} {document.get('task_type')}"
+        if not path.is_file() or path.stat().st_size > MOST_BYTES:
+            return ""
+        with path.open("rb") as file:
+            return file.read(MOST_BYTES).decode("utf-8-sig", "replace")
+    except OSError:
+        return ""
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        document = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _config_fields(text: str) -> Iterator[tuple[str, object]]:
+    """A `config.json` is an HF model's or a trainer's (Coqui writes its whole run there)."""
+    config = _json_object(text)
+    if "architectures" in config or "model_type" in config:
+        yield from ((key, config[key]) for key in _MODEL_FIELDS if key in config)
+        yield from _objective(config)
+    else:
+        yield from config.items()
+
+
+def _adapter_fields(text: str) -> Iterator[tuple[str, object]]:
+    """A PEFT adapter is trained on top of a model that was trained before."""
+    config = _json_object(text)
+    if "peft_type" in config or config.get("base_model_name_or_path"):
+        yield "pretrained", True
+        yield from _objective(config)
+
+
+def _objective(config: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    described = f"{config.get('architectures')} {config.get('task_type')}"
     if _LM.search(described):
         yield "objective", "lm"
     elif _CLASSIFIER.search(described):
         yield "objective", "classification"
 
 
-def _adapter_fields(text: str) -> Iterator[tuple[str, object]]:
-    """A PEFT adapter is always trained on top of a pretrained model."""
-    fields = [(key, value) for key, value in _json_fields(text) if key == "objective"]
-    yield from fields
-    if "base_model_name_or_path" in text or fields:
-        yield "pretrained", True
-
-
 def _yaml_fields(text: str) -> Iterator[tuple[str, object]]:
-    """The top-level `key: scalar` lines; nested values, tags and anchors are passed over."""
+    """The top-level `key: scalar` lines; everything else in the file is passed over."""
     for line in text.splitlines():
-        if match := _YAML_LINE.match(line):
+        if (match := _YAML_LINE.fullmatch(line)) and match["value"] not in _YAML_NOTHING:
             yield match["key"], match["value"]
 
 
-_FILES: dict[str, Callable[[str], Iterator[tuple[str, object]]]] = {
+_CONFIGS: dict[str, Callable[[str], Iterator[tuple[str, object]]]] = {
     "adapter_config.json": _adapter_fields,
-    "config.json": _json_fields,
+    "config.json": _config_fields,
     "hparams.yaml": _yaml_fields,
     "args.yaml": _yaml_fields,
 }

@@ -65,7 +65,7 @@ def read_logs(
 
 
 def _without_globs(paths: Sequence[str]) -> Iterator[str]:
-    """The inputs, each glob replaced by its matches, as the shell would; a glob that matches nothing stays and is told as missing."""
+    """The inputs, each glob replaced by its matches, as the shell would; one without matches stays."""
     for path in paths:
         if glob.has_magic(path) and not os.path.lexists(path):
             yield from sorted(glob.glob(path, recursive=True)) or [path]
@@ -108,8 +108,9 @@ def _below(folder: str, forced: Reader | None) -> Iterator[_Found]:
 
 
 def _folders(top: str) -> Iterator[tuple[str, list[str]]]:
-    """Each folder below `top` and its files, sorted. Linked folders come last and each once, so that no loop of links traps it."""
-    waiting, linked = [top], []
+    """Each folder below `top` and its files, sorted; linked folders last and each once: no loop of links traps it."""
+    waiting = [top]
+    linked: list[str] = []
     seen: set[str] = set()
     while waiting or linked:
         folder = waiting.pop() if waiting else linked.pop(0)
@@ -124,7 +125,7 @@ def _folders(top: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _listed(folder: str) -> tuple[list[str], list[str]]:
-    """The names of the files in a folder and the paths of the folders in it, sorted; nothing of one that cannot be read."""
+    """The names of the files and the paths of the folders in a folder, sorted; none when it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             kinds = {entry.name: entry.is_dir() for entry in entries}

@@ -1,4 +1,4 @@
-"""A log as bytes: decompressed, decoded to UTF-8 and bounded, whatever it lies in. Readers see nothing else of the file."""
+"""A log as bytes: decompressed, as UTF-8 and bounded, whatever it lies in. Readers see nothing else of the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainproof.readers.streams import MOST_UNPACKED_BYTES, PIECE_BYTES, RATIO_F
 __all__ = ["HEAD_BYTES", "MOST_LINE_BYTES", "LogInput", "Stream"]
 
 HEAD_BYTES = 64 * 1024
-#: a line longer than this is replaced by an empty one and told as dropped: no logger writes one, and none may fill the memory
+#: a longer line is replaced by an empty one and told as dropped: no logger writes one, and none may fill the memory
 MOST_LINE_BYTES = 64 * 1024 * 1024
 #: one JSON document must fit into memory
 MOST_DOCUMENT_BYTES = 2 * 1024**3
@@ -25,9 +25,10 @@ _LFS = b"version https://git-lfs"
 
 
 class LogInput:
-    """One log file, standard input (path "-"), or `data` given in memory. It holds one stream at a time: `open` ends the one before.
+    """One log file, standard input (path "-"), or `data` given in memory.
 
-    `overlong` collects the numbers of the lines that `chunks` and `lines` replaced by empty ones.
+    It holds one stream at a time: `open` ends the one before. `overlong` collects the numbers of the lines that `chunks`
+    and `lines` replaced by empty ones.
     """
 
     def __init__(self, path: str, data: bytes | None = None) -> None:
@@ -39,7 +40,7 @@ class LogInput:
 
     @property
     def head(self) -> bytes:
-        """The first 64 KiB. Raises InputError when the log cannot be read, is empty, or is no log but a pointer to one."""
+        """The first 64 KiB. Raises InputError when the log cannot be read, is empty, or is a pointer to a log."""
         if self._head is None:
             head = self.open().read(HEAD_BYTES)
             self.close()
@@ -82,8 +83,8 @@ class LogInput:
     def chunks(self) -> Iterator[bytes]:
         """The log in pieces of about 1 MiB that end at a line end (the last one may not).
 
-        A line of more than 64 MiB is replaced by an empty one, so that line numbers stay right, and noted in `overlong`; it is never
-        in memory as a whole.
+        A line of more than 64 MiB is replaced by an empty one, so that line numbers stay right, and noted in
+        `overlong`; it is never in memory as a whole.
         """
         stream = self.open()
         self.overlong = []

@@ -1,4 +1,4 @@
-"""Byte streams under a log: decompression with bounds, and UTF-16 and UTF-32 as UTF-8. What it is decides its bytes, never its name."""
+"""Byte streams under a log: bounded decompression, and UTF-16 and UTF-32 as UTF-8. Content decides, never the name."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _WIDE = {"utf-32-le": (4, 0), "utf-32-be": (4, 3), "utf-16-le": (2, 0), "utf-16-
 
 
 class Stream(Protocol):
-    """What readers read from: `read(n)` gives n bytes, fewer only at the end (or of a text that is transcoded), none past it."""
+    """What readers read from: `read(n)` gives n bytes, fewer at the end (or of a transcoded text), none past it."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 def opened(raw: IO[bytes], path: str) -> Stream:
-    """The bytes of a log from the start of `raw`, decompressed, without byte-order mark and as UTF-8 if they were another Unicode."""
+    """The bytes of a log, decompressed, without byte-order mark, and as UTF-8 if they were UTF-16 or UTF-32."""
     start = raw.read(6)
     raw.seek(0)
     unpacked = _unpacker(raw, start)
@@ -97,7 +97,7 @@ class _Xz:
 
 
 class _Decompressed:
-    """A compressed log, bounded in size and ratio. One that was cut, or is still being written, ends where it can be read no further."""
+    """A compressed log, bounded in size and ratio. One that was cut, or still grows, ends early."""
 
     def __init__(self, raw: IO[bytes], unpacked: Any, path: str) -> None:
         self._raw, self._unpacked, self._path = raw, unpacked, path
@@ -129,7 +129,7 @@ class _Decompressed:
 
 
 def _encoding(start: bytes) -> tuple[bytes, str]:
-    """The byte-order mark and the encoding of a text that begins with `start`; UTF-8 for everything that is no other Unicode."""
+    """The byte-order mark and the encoding of what begins with `start`; UTF-8 for all that is not UTF-16 or UTF-32."""
     for mark, encoding in _MARKS:
         if start.startswith(mark) and "\0" not in start[: len(start) // 4 * 4].decode(encoding, "replace"):
             return mark, encoding
@@ -137,7 +137,7 @@ def _encoding(start: bytes) -> tuple[bytes, str]:
 
 
 def _looks_wide(start: bytes, width: int, low: int) -> bool:
-    """UTF-16 and UTF-32 without a mark show as text in which 1 or 3 of 2 or 4 bytes are 0 (in a binary file zeros come in rows)."""
+    """UTF-16 and UTF-32 without a mark: text in which 1 of 2 or 3 of 4 bytes are 0 (binary files: zeros in rows)."""
     characters = len(start) // width
     if characters < 8:
         return False
