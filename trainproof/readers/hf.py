@@ -1,41 +1,36 @@
 """HF Trainer `trainer_state.json`: every version, and a bare list of its records.
 
-Each value's line is the source line of its key. The usual layout (one key a line, as HF writes it) is read at once; anything else,
-NaN literals and cut-off files included, record by record.
+Each value's line is the source line of its key. Records that stand in the text as HF writes them (one key a line), or
+all on one line, are read piece by piece; NaN literals, damage and anything else one by one, with the same result.
 """
 
 from __future__ import annotations
 
-import bisect
-import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
 
-import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from trainproof.errors import FormatError
 from trainproof.frame import Ints
-from trainproof.names import looks_like_metric
+from trainproof.names import looks_like_metric, step_name
 from trainproof.readers.builder import FrameBuilder
+from trainproof.readers.columns import Batch, Cells, LineOf, cells_of, columns_of
+from trainproof.readers.json_list import Found, ListScanner
+from trainproof.readers.key_lines import key_lines
+from trainproof.readers.layout import PIECE_BYTES, Layout
+from trainproof.readers.records import RecordSink
 from trainproof.readers.source import LogInput
-from trainproof.readers.values import as_float, as_step
+from trainproof.readers.values import as_float, decode_start
 
-_HISTORY = re.compile(rb'"log_history"\s*:\s*\[')
-#: keys of the closing record that say it is one: its losses are means over the whole run, not points of the curve
-_SUMMARY = ("train_runtime", "total_flos")
-#: broken records passed over before the rest of a file is given up
-MOST_BROKEN = 1000
 WHERE = "trainer_state.json"
-
-
-class _Record(NamedTuple):
-    """One record and where it stands: the line of each of its keys."""
-
-    values: Mapping[str, object]
-    lines: Mapping[str, int]
-    line: int
+_HISTORY = re.compile(rb'"log_history"\s*:\s*\[')
+_LIST = re.compile(rb"\s*\[(?=\s*\{)")
+_RECORD_END = re.compile(rb"\}(?=\s*,\s*\{)")
+#: the closing record of a run has it: means and totals over the whole run, no points of the curve
+SUMMARY_KEY = "train_runtime"
+SNIFFED_RECORDS = 20
 
 
 class HFReader:
@@ -43,154 +38,129 @@ class HFReader:
     description = "Hugging Face Trainer: trainer_state.json"
 
     def sniff(self, head: bytes) -> float:
-        text = head.lstrip()
-        if text.startswith(b"{") and _HISTORY.search(head):
+        if head.lstrip().startswith(b"{") and _HISTORY.search(head):
             return 0.95
-        if text.startswith(b"["):
-            first = next(_records_of(head.decode("utf-8", "replace"), head.find(b"[") + 1, FrameBuilder()), None)
-            named = first is not None and any(as_float(v) is not None and looks_like_metric(k) for k, v in first.values.items())
-            return 0.7 if named else 0.0
-        return 0.0
+        bare = _LIST.match(head)
+        return 0.7 if bare and _is_history(ListScanner(head, bare.end(), 1)) else 0.0
 
     def read(self, log: LogInput, out: FrameBuilder) -> None:
         data = log.read()
-        at = _HISTORY.search(data)
-        begin = at.end() if at else data.find(b"[") + 1
-        if not begin:
-            raise FormatError(f"{log.path}: no log_history in it; expected an HF trainer_state.json")
-        document = _strict(data)
-        history = document.get("log_history") if isinstance(document, dict) else document
-        starts = _usual_layout(data, begin, history) if isinstance(history, list) else None
-        if starts is not None and isinstance(history, list):
-            _add_columns(history, starts, out)
-            facts = document if isinstance(document, dict) else {}
-        else:
-            text = data.decode("utf-8", "replace")
-            begin = len(data[:begin].decode("utf-8", "replace"))
-            for record in _records_of(text, begin, out):
-                _add(record, out)
-            facts = _facts_around(text, begin) if at else {}
+        start = _HISTORY.search(data) or _LIST.match(data)
+        if start is None:
+            raise FormatError(f"{log.path}: no log_history list in it; expected a trainer_state.json of the HF Trainer")
+        scanner = ListScanner(data, start.end(), 1 + data.count(b"\n", 0, start.end()))
+        reading = _Reading(scanner, out)
+        reading.run()
+        facts, rest = _around(data[: start.end()], data[scanner.at :] if scanner.closed else b"")
         for key, value in facts.items():
             out.facts.declare(key, value, WHERE)
-        out.mask("loss")  # logging_nan_inf_filter replaces a non-finite loss by an average, by default
+        if rest:
+            out.drop(data.count(b"\n") + 1 - rest.count("\n"), "text after the end of the JSON document")
 
 
-def _strict(data: bytes) -> Any:
-    """The document, or None when a strict parser refuses it (NaN literals, a cut, garbage)."""
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+class _Reading:
+    """One pass over the records of a log_history."""
+
+    def __init__(self, scanner: ListScanner, out: FrameBuilder) -> None:
+        self._scanner, self._out = scanner, out
+        self._sink = RecordSink(out)
+        self._layout = Layout()
+        self._hides = True  # until a loss that is not finite shows that the logger does not hide them
+
+    def run(self) -> None:
+        while self._piece_at_once() or self._piece_one_by_one(self._scanner.at + PIECE_BYTES):
+            pass
+        self._sink.finish()
+        if self._hides:
+            self._out.mask("loss")  # by default logging_nan_inf_filter replaces a loss that is not finite by an average
+
+    def _piece_at_once(self) -> bool:
+        """Read the records up to a record's end some way ahead; False, and nothing read, when they do not fit."""
+        scanner = self._scanner
+        end = _RECORD_END.search(scanner.data, scanner.at + PIECE_BYTES)
+        if end is None:
+            return False
+        piece = scanner.data[scanner.at : end.end()].lstrip(b",")
+        records = self._layout.decode_list(b"[" + piece + b"]")
+        if not records:
+            return False
+        cells = self._layout.cells(records)
+        lines = key_lines(piece, scanner.line, cells, len(records))
+        if lines is None:
+            return False
+        self._give(cells, lines.records, lines.of)
+        scanner.skip(end.end())
+        return True
+
+    def _piece_one_by_one(self, stop: int) -> bool:
+        """Read records with care until `stop`; False at the end of the list or of the text."""
+        found: list[Found] = []
+        item: Found | None = None
+        while self._scanner.at < stop and (item := self._scanner.next()) is not None:
+            if item.value is None:
+                self._out.drop(item.line, item.why)
+            else:
+                found.append(item)
+                self._layout.learn(item.value)
+        if found:
+            self._give_found(found)
+        return item is not None
+
+    def _give_found(self, found: list[Found]) -> None:
+        values = [item.value for item in found if item.value is not None]
+        keys = [item.keys for item in found]
+        starts = np.array([item.line for item in found], np.int64)
+
+        def line_of(name: str, rows: Ints | None) -> Ints:
+            index = range(len(keys)) if rows is None else rows.tolist()
+            return np.array([keys[row].get(name, found[row].line) for row in index], np.int64)
+
+        self._sink.learn(values)
+        self._give(cells_of(values), starts, line_of)
+
+    def _give(self, cells: Mapping[str, Cells], lines: Ints, line_of: LineOf) -> None:
+        batch = Batch(lines, columns_of(cells, len(lines), line_of, self._sink.step_key))
+        loss = batch.columns.get("loss")
+        if loss is not None and not np.isfinite(loss.values).all():
+            self._hides = False
+        summary = batch.where(SUMMARY_KEY) & ~batch.where("loss")
+        if summary.any():
+            self._out.end()
+        self._sink.give(batch.keep(~(summary | _predictions(batch))))
 
 
-def _usual_layout(data: bytes, begin: int, history: list[Any]) -> Ints | None:
-    """The line of each record's opening brace when every key stands on a line of its own; None when it does not."""
-    if not all(type(record) is dict for record in history):
-        return None
-    sizes = np.array([len(record) + 2 for record in history], np.int64)
-    first = data.count(b"\n", 0, begin) + 2
-    starts = first + np.concatenate(([0], np.cumsum(sizes)))
-    newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-    closing = int(starts[-1])
-    probes = [(closing, b"]"), *((int(line), b"{") for line in starts[:-1][:: max(1, len(history) // 64)])]
-    for line, expected in probes:
-        if line - 2 >= len(newlines) or not data[newlines[line - 2] + 1 :][:64].lstrip().startswith(expected):
-            return None
-    return starts[:-1]
+def _predictions(batch: Batch) -> NDArray[np.bool_]:
+    """The records of `Trainer.predict`: they have no step and are no part of the curve."""
+    predicted = np.zeros(len(batch.lines), bool)
+    for name in batch.columns:
+        if name.startswith("predict_"):
+            predicted |= batch.where(name)
+    return predicted & ~batch.where("step") if predicted.any() else predicted
 
 
-def _add_columns(history: list[dict[str, Any]], starts: Ints, out: FrameBuilder) -> None:
-    """The records, grouped by their keys so that each metric of a group is one column."""
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for i, record in enumerate(history):
-        groups.setdefault(tuple(record), []).append(i)
-    for keys, members in groups.items():
-        records = [history[i] for i in members]
-        plain = "step" in keys and not _is_summary(keys)
-        columns = {key: [record[key] for record in records] for key in keys}
-        regular = [key for key in keys if key != "step" and set(map(type, columns[key])) <= {float, int}]
-        if not plain or set(map(type, columns["step"])) != {int} or len(regular) < len(keys) - 1 or min(columns["step"]) < 0:
-            for i, record in zip(members, records, strict=True):
-                at = int(starts[i])
-                _add(_Record(record, {key: at + 1 + k for k, key in enumerate(record)}, at), out)
-            continue
-        steps = np.array(columns["step"], np.int64)
-        first = starts[np.array(members)]
-        for key in regular:
-            out.extend(key, steps, np.array(columns[key], np.float64), first + (1 + keys.index(key)))
+def _is_history(scanner: ListScanner) -> bool:
+    """Whether a bare list begins with records that have both a number to count them by and a metric."""
+    for _ in range(SNIFFED_RECORDS):
+        item = scanner.next()
+        if item is None:
+            break
+        numeric = [key for key, value in (item.value or {}).items() if as_float(value) is not None]
+        number = step_name(numeric)
+        if number is not None and any(looks_like_metric(name) for name in numeric if name != number):
+            return True
+    return False
 
 
-def _is_summary(keys: Mapping[str, object] | tuple[str, ...]) -> bool:
-    return all(key in keys for key in _SUMMARY)
+def _around(before: bytes, after: bytes) -> tuple[dict[str, object], str]:
+    """The fields around the list, and the text after the end of the document.
 
-
-def _add(record: _Record, out: FrameBuilder) -> None:
-    if _is_summary(tuple(record.values)):
-        out.end()
-        return
-    step = as_step(record.values.get("step", record.values.get("current_steps")))
-    if step is None:
-        if not any(key.startswith("predict_") for key in record.values):
-            out.drop(record.line, "a record without a usable step")
-        return
-    for key, value in record.values.items():
-        number = as_float(value)
-        if number is not None and key != "step":
-            out.add(step, {key: number}, record.lines[key])
-
-
-def _records_of(text: str, begin: int, out: FrameBuilder) -> Iterator[_Record]:
-    """The records of the list that begins at `begin`, one by one; what is broken is dropped and the next record looked for."""
-    decoder = json.JSONDecoder()
-    newlines = [match.start() for match in re.finditer("\n", text)]
-    at, broken = begin, 0
-    while True:
-        at = _skip(text, at)
-        if at >= len(text) or text[at] == "]":
-            return
-        line = bisect.bisect_left(newlines, at) + 1
+    `before` ends with the list's opening bracket; `after` begins with its closing one, or is empty if the text is cut.
+    """
+    head, tail = before.decode("utf-8", "replace"), after.decode("utf-8", "replace")
+    for candidate in (tail, tail.rpartition(",")[0] + "}", "]}"):
         try:
-            value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            broken += 1
-            following = text.find("{", at + 1)
-            out.drop(line, "unreadable record" if following >= 0 else "cut off in the middle of a record")
-            if following < 0 or broken > MOST_BROKEN:
-                return
-            at = following
+            document, rest = decode_start(head + candidate)
+        except ValueError:
             continue
-        if isinstance(value, dict):
-            yield _Record(value, _key_lines(text, at, end, value, newlines), line)
-        else:
-            out.drop(line, "not a record")
-        at = end
-
-
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n,":
-        at += 1
-    return at
-
-
-def _key_lines(text: str, begin: int, end: int, record: Mapping[str, object], newlines: list[int]) -> dict[str, int]:
-    lines = {}
-    at = begin
-    for key in record:
-        found = text.find(json.dumps(key), at, end)
-        at = found if found >= 0 else at
-        lines[key] = bisect.bisect_left(newlines, at) + 1
-    return lines
-
-
-def _facts_around(text: str, begin: int) -> dict[str, object]:
-    """The top-level fields before and after the list, as far as they can be read."""
-    closing = re.search(r"\n?\s*\]\s*,?(?=\s*\"|\s*\})", text[begin:][-65536:])
-    tail = text[begin:][-65536:][closing.end() :] if closing else "}"
-    for candidate in (f"{text[:begin]}],{tail}", f"{text[:begin]}]{tail}", f"{text[:begin]}]}}"):
-        try:
-            facts = json.loads(candidate)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(facts, dict):
-            return facts
-    return {}
+        return (document if isinstance(document, dict) else {}), rest
+    return {}, ""

@@ -1,27 +1,22 @@
-"""Generic JSONL: one object a line, any keys, any order. A dead record costs itself, never the file.
-
-Lines are decoded a mebibyte at a time into structs made from the keys seen so far. A piece that does not fit (new keys, NaN literals,
-strings, blank or broken lines) goes line by line, with the same result.
-"""
+"""Generic JSONL: one object a line, any keys, any order. A bad line costs itself, never the file."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from operator import attrgetter
-from typing import Any
+from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 
-from trainproof.names import EPOCH_NAMES, STEP_NAMES, looks_like_metric, plain, step_name
+from trainproof.errors import FormatError
+from trainproof.frame import Ints
+from trainproof.names import EPOCH_NAMES, STEP_NAMES, looks_like_metric, plain
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.source import LogInput
-from trainproof.readers.values import LARGEST_STEP, as_float, as_step, flatten
+from trainproof.readers.columns import Batch, Cells, cells_of, columns_of
+from trainproof.readers.layout import PIECE_BYTES, Layout
+from trainproof.readers.records import RecordSink
+from trainproof.readers.source import LogInput, count_lines
+from trainproof.readers.values import as_float, decode_json, flatten
 
 SNIFFED_LINES = 40
-#: how many times the keys may change before a log is taken for one without a fixed layout and read line by line
-MOST_LAYOUTS = 64
 
 
 class JSONLReader:
@@ -29,190 +24,108 @@ class JSONLReader:
     description = "JSONL: one JSON object a line"
 
     def sniff(self, head: bytes) -> float:
+        """Several lines that are training records; a single one must have both a step and a metric."""
         lines = head.split(b"\n")
-        complete = lines[:-1] if len(lines) > 1 else lines
-        records = [decode_record(line) for line in complete[:SNIFFED_LINES] if line.strip()]
-        good = [record for record in records if isinstance(record, Mapping) and _is_record(record)]
-        if not good or len(good) < len(records) / 2:
-            return 0.0
-        return 0.8 if len(good) > 1 else 0.4
+        complete = [line for line in lines[: max(1, len(lines) - 1)] if line.strip()][:SNIFFED_LINES]
+        marks = [_marks(line) for line in complete]
+        if len(marks) == 1:
+            return 0.4 if marks[0] == (True, True) else 0.0
+        good = sum(
+            metric or (step and numbers) for (step, metric), numbers in zip(marks, map(_several, complete), strict=True)
+        )
+        return 0.8 if good > 1 and good >= len(marks) / 2 else 0.0
 
     def read(self, log: LogInput, out: FrameBuilder) -> None:
-        numbering = _Numbering()
-        layout: _Layout | None = None
-        keys = _Keys()
-        line = 1
+        reading = _Reading(out)
         for chunk in log.chunks():
-            count = chunk.count(b"\n")
-            if layout is None or not layout.read(chunk, count, line, out):
-                slow = [(line + i, text) for i, text in enumerate(chunk.split(b"\n")) if text.strip()]
-                records = [(number, _record_or_drop(number, text, out)) for number, text in slow]
-                numbering.learn([record for _, record in records if record])
-                for number, record in records:
-                    if record:
-                        _add(number, record, numbering, out)
-                        keys.learn(record)
-                layout = keys.layout(numbering)
-            line += count
+            for piece in _pieces(chunk):
+                reading.take(piece)
+        if not reading.records:
+            raise FormatError(f"{log.path}: no line of it is a JSON object; expected JSONL, one object a line")
+        reading.sink.finish()
 
 
-def decode_record(line: bytes) -> object:
-    """The JSON value of one line, NaN and Infinity literals and undecodable bytes included; None when it is not JSON."""
-    try:
-        return msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    try:
-        value: object = json.loads(line.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
-    return value
+class _Reading:
+    """One pass over a log, piece by piece."""
 
+    def __init__(self, out: FrameBuilder) -> None:
+        self.sink = RecordSink(out)
+        self.records = 0
+        self._out = out
+        self._layout = Layout()
+        self._line = 1
 
-def _is_record(record: Mapping[str, object]) -> bool:
-    """Whether an object looks like a training record: a number under a metric's name beside a step, or under a metric's own name."""
-    numeric = [key for key, value in flatten(record) if as_float(value) is not None]
-    stepped = any(plain(key) in STEP_NAMES or plain(key) in EPOCH_NAMES for key in numeric)
-    metrics = sum(looks_like_metric(key) for key in numeric)
-    return metrics > 0 or (stepped and len(numeric) > 1)
-
-
-def _record_or_drop(number: int, line: bytes, out: FrameBuilder) -> dict[str, object] | None:
-    value = decode_record(line)
-    if isinstance(value, dict):
-        return value
-    out.drop(number, "not JSON" if value is None else f"a JSON {type(value).__name__}, not an object")
-    return None
-
-
-class _Numbering:
-    """Which key numbers the records: a step, else whole epochs, else the records' own order."""
-
-    def __init__(self) -> None:
-        self.key: str | None = None
-        self.known = False
-        self.ordinal = 0
-
-    def learn(self, records: list[dict[str, object]]) -> None:
-        """Decide from the first records that there are."""
-        if self.known or not records:
+    def take(self, piece: bytes) -> None:
+        """The records of some whole lines."""
+        first, count = self._line, count_lines(piece)
+        self._line += count
+        fast = self._layout.decode_lines(piece) if count else None
+        if fast is not None and len(fast) == count:  # else blank lines, or objects over several lines
+            self._give(self._layout.cells(fast), np.arange(first, first + count))
             return
-        self.known = True
-        keys = dict.fromkeys(key for record in records for key, value in record.items() if as_float(value) is not None)
-        self.key = step_name(keys)
-        if self.key is not None and plain(self.key) in EPOCH_NAMES:
-            values = [as_step(record[self.key]) for record in records if self.key in record]
-            if None in values or len(set(values)) < len(values) / 2:
-                self.key = None
+        lines, records = [], []
+        for line, record in self._tolerantly(piece, first):
+            lines.append(line)
+            records.append(record)
+            self._layout.learn(record)
+        if records:
+            self.sink.learn(records)
+            self._give(cells_of(records), np.array(lines, np.int64))
 
-    def step(self, record: Mapping[str, object]) -> int | None:
-        self.ordinal += 1
-        return self.ordinal if self.key is None else as_step(record.get(self.key))
+    def _give(self, cells: dict[str, Cells], lines: Ints) -> None:
+        self.records += len(lines)
 
+        def line_of(_: str, rows: Ints | None) -> Ints:
+            return lines if rows is None else lines[rows]
 
-def _add(number: int, record: dict[str, object], numbering: _Numbering, out: FrameBuilder) -> None:
-    """One record, the slow and tolerant way."""
-    step = numbering.step(record)
-    if step is None:
-        out.drop(number, f"no usable {numbering.key!r}")
-        return
-    values = {}
-    for key, value in flatten(record):
-        if key != numbering.key or plain(key) in EPOCH_NAMES:
-            number_read = as_float(value)
-            if number_read is not None:
-                values[key] = number_read
-    if values:
-        out.add(step, values, number)
-    else:
-        out.drop(number, "no numeric value beside the step")
+        self.sink.give(Batch(lines, columns_of(cells, len(lines), line_of, self.sink.step_key)))
 
-
-class _Keys:
-    """The keys seen so far and what their values were."""
-
-    def __init__(self) -> None:
-        self.numeric: dict[str, bool] = {}  # key -> every value so far was a number
-        self.regular = True  # no nested objects
-        self.layouts = 0
-
-    def learn(self, record: Mapping[str, object]) -> None:
-        for key, value in record.items():
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            self.numeric[key] = self.numeric.get(key, True) and number
-            if isinstance(value, dict) or (isinstance(value, str) and as_float(value) is not None):
-                self.regular = False
-
-    def layout(self, numbering: _Numbering) -> _Layout | None:
-        """The fast way to read records of these keys, or None where there is none."""
-        self.layouts += 1
-        if not self.regular or not self.numeric or self.layouts > MOST_LAYOUTS:
-            return None
-        if numbering.key is None or not self.numeric.get(numbering.key, False):
-            return None
-        return _Layout(self.numeric, numbering.key)
-
-
-class _Layout:
-    """Decodes pieces of lines into one struct a record: numeric keys as floats, any other as text that is passed over."""
-
-    def __init__(self, numeric: Mapping[str, bool], step_key: str) -> None:
-        self.keys = {key: f"f{i}" for i, key in enumerate(numeric)}
-        self.step_field = self.keys[step_key]
-        self.metrics = {
-            key: field
-            for key, field in self.keys.items()
-            if numeric[key] and (key != step_key or plain(key) in EPOCH_NAMES)
-        }
-        fields = [
-            (field, float, float("nan")) if numeric[key] else (field, msgspec.Raw, msgspec.Raw())
-            for key, field in self.keys.items()
-        ]
-        record = msgspec.defstruct(
-            "Record",
-            fields,
-            rename=dict(zip(self.keys.values(), self.keys, strict=True)),
-            forbid_unknown_fields=True,
-            gc=False,
-        )
-        self.decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(record).decode_lines
-        self.texts = [field for key, field in self.keys.items() if not numeric[key]]
-
-    def read(self, chunk: bytes, count: int, line: int, out: FrameBuilder) -> bool:
-        """Give the chunk's records to `out`; False, and nothing given, when it needs the tolerant way."""
-        try:
-            records = self.decode(chunk)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return False
-        if len(records) != count + (not chunk.endswith(b"\n")):
-            return False
-        if any(_hides_a_number(bytes(getattr(r, field))) for field in self.texts for r in records):
-            return False
-        steps = self._column(records, self.step_field)
-        if not ((steps >= 0) & (steps < LARGEST_STEP) & (np.floor(steps) == steps)).all():
-            return False
-        whole = steps.astype(np.int64)
-        lines = np.arange(line, line + len(records), dtype=np.int64)
-        empty = np.ones(len(records), dtype=bool)
-        columns = {key: self._column(records, field) for key, field in self.metrics.items()}
-        for values in columns.values():
-            empty &= np.isnan(values)
-        if empty.any():
-            return False
-        for key, values in columns.items():
-            logged = ~np.isnan(values)
-            if logged.all():
-                out.extend(key, whole, values, lines)
+    def _tolerantly(self, piece: bytes, first: int) -> Iterator[tuple[int, dict[str, object]]]:
+        """Each object with its line number; every other line is dropped."""
+        texts = piece.split(b"\n")
+        for line, text in enumerate(texts, first):
+            if not text.strip():
+                continue
+            try:
+                value = decode_json(text)
+            except ValueError:
+                cut = line == first + len(texts) - 1  # its line end is missing: the log was cut, or is being written
+                self._out.drop(line, "cut off before the end of the line" if cut else "not JSON")
+                continue
+            if isinstance(value, dict):
+                yield line, value
             else:
-                out.extend(key, whole[logged], values[logged], lines[logged])
-        return True
-
-    def _column(self, records: list[Any], field: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-        return np.fromiter(map(attrgetter(field), records), np.float64, len(records))
+                self._out.drop(line, f"not an object but {_described(value)}")
 
 
-def _hides_a_number(raw: bytes) -> bool:
-    """Whether a value that was never a number so far is one now, as a number, as text, or inside an object."""
-    return bool(raw) and raw not in (b"null", b"true", b"false") and (
-        raw[:1] == b"{" or as_float(decode_record(raw)) is not None
-    )
+def _pieces(chunk: bytes) -> Iterator[bytes]:
+    """The chunk in pieces of whole lines."""
+    begin = 0
+    while begin < len(chunk):
+        end = chunk.find(b"\n", begin + PIECE_BYTES) + 1 or len(chunk)
+        yield chunk[begin:end]
+        begin = end
+
+
+def _numeric_names(line: bytes) -> list[str]:
+    try:
+        value = decode_json(line)
+    except ValueError:
+        return []
+    return [name for name, leaf in flatten(value) if as_float(leaf) is not None] if isinstance(value, dict) else []
+
+
+def _marks(line: bytes) -> tuple[bool, bool]:
+    """Whether a line has a number under the name of a step, and one under the name of a metric."""
+    names = _numeric_names(line)
+    steps = [name for name in names if plain(name) in STEP_NAMES or plain(name) in EPOCH_NAMES]
+    return bool(steps), any(looks_like_metric(name) for name in names if name not in steps)
+
+
+def _several(line: bytes) -> bool:
+    return len(_numeric_names(line)) > 1
+
+
+def _described(value: object) -> str:
+    kinds = {"list": "a list", "str": "a text", "bool": "true or false", "NoneType": "null"}
+    return kinds.get(type(value).__name__, "a number")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 
@@ -22,6 +23,8 @@ THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", re.ASCII)
 SMALLEST_STEP = -1  # some loggers number the evaluation before training -1
 LARGEST_STEP = 2**62  # differences of two steps must fit into int64
 MAX_DEPTH = 16  # objects nested deeper than this are no metrics
+
+_BARE = re.compile(r"(?<=[:,\[\s])([+-]?)(nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 
 
 def parse_number(text: str) -> float | None:
@@ -90,3 +93,46 @@ def flatten(record: Mapping[str, object], prefix: str = "", depth: int = 0) -> I
 def clean_name(name: str) -> str:
     """`name` as text that can be written anywhere: lone surrogates become "?"."""
     return name if name.isascii() else name.encode("utf-8", "replace").decode("utf-8")
+
+
+def decode_json(data: bytes) -> object:
+    """The value of one JSON text, read tolerantly. Raises ValueError when it is no JSON.
+
+    NaN and infinity in any spelling, integers of any length and lone surrogates are accepted; undecodable bytes are
+    replaced; of a repeated key the last counts.
+    """
+    text = data.decode("utf-8", "replace").strip("\ufeff \t\r\n")
+    try:
+        try:
+            return _DECODER.decode(text)
+        except ValueError:
+            if not _BARE.search(text):
+                raise
+            return _DECODER.decode(_BARE.sub(_literal, text))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def decode_start(text: str) -> tuple[object, str]:
+    """The JSON value that `text` begins with, and what follows it. Raises ValueError when there is none."""
+    text = text.lstrip()
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value, text[end:].lstrip()
+
+
+def _literal(match: re.Match[str]) -> str:
+    """The spelling of a bare nan or inf that the decoder knows."""
+    if match[2].lower() == "nan":
+        return "NaN"
+    return "-Infinity" if match[1] == "-" else "Infinity"
+
+
+def _integer(digits: str) -> int | float:
+    """Python refuses integers of more than 4,300 digits; past 400 they are infinite for us anyway."""
+    return int(digits) if len(digits) <= 400 else float(digits)
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer)
