@@ -1,7 +1,7 @@
 """Coqui Trainer text logs (`trainer_0_log.txt`).
 
-Training values are the instantaneous ones, not the running mean in brackets. Evaluation averages become `eval_<metric>` at the last
-global step. Record lines are anchored: nothing else in the file is looked at.
+Training values are the instantaneous ones, not the running mean in brackets. Evaluation averages become `eval_<metric>`
+at the last global step. Values count only below a heading that says what they are; nothing else is looked at.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ import re
 
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.source import LogInput
-from trainproof.readers.values import as_step, parse_number
+from trainproof.readers.values import as_step, clean_name, parse_number
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_STEP = re.compile(r"\s*--> (?:TIME: (?P<time>[\d\- :]+) -- )?STEP: (?P<step>\d+)(?:/\d+)?(?: -- GLOBAL_STEP: (?P<global>\d+))?\s*\Z")
-_VALUE = re.compile(r"\s*\| > (?P<name>[\w./-]+):\s*(?P<value>[-+\w.]+)(?:\s+\((?P<mean>[-+\w.]+)\))?\s*\Z")
-_EPOCH = re.compile(r"\s*> EPOCH: (?P<epoch>\d+)/(?P<epochs>\d+)\s*\Z")
-_TRAINING = re.compile(r"\s*> TRAINING\b")
-_EVALUATION = re.compile(r"\s*> EVALUATION\b")
-_PERFORMANCE = re.compile(r"\s*--> EVAL PERFORMANCE\s*\Z")
+_VALUE = re.compile(r"\s*\| > (?P<name>[^:\s][^:]{0,200}?)\s*:\s*(?P<value>\S+)")
+_HEADING = re.compile(r"\s*(?:-->|>|!)\s*(?P<text>.+)")
+_STEP = re.compile(
+    r"(?:TIME: [\d\- :.]+ -- )?STEP: (?P<step>\d+)(?:/(?P<steps>\d+))?(?: -- GLOBAL_STEP: (?P<global>\d+))?\s*\Z"
+)
+_EPOCH = re.compile(r"EPOCH: (?P<epoch>\d+)/(?P<epochs>\d+)\s*\Z")
+_RESTORED = re.compile(r"Model restored from step (?P<step>\d+)\s*\Z")
+_WHERE = "the log"
 
 
 class CoquiReader:
@@ -26,60 +28,77 @@ class CoquiReader:
     description = "Coqui Trainer: trainer_0_log.txt"
 
     def sniff(self, head: bytes) -> float:
-        text = _ANSI.sub("", head.decode("utf-8", "replace"))
-        lines = text.split("\n")
-        steps = sum(_STEP.match(line.rstrip("\r")) is not None for line in lines)
-        values = sum(_VALUE.match(line.rstrip("\r")) is not None for line in lines)
-        return 0.9 if steps and values else 0.5 if values > 2 and "EVAL PERFORMANCE" in text else 0.0
+        """Values below a heading of a step or of an evaluation."""
+        below = False
+        for line in _ANSI.sub("", head.decode("utf-8", "replace")).split("\n"):
+            if heading := _HEADING.match(line):
+                text = heading["text"].rstrip()
+                below = text == "EVAL PERFORMANCE" or _STEP.match(text) is not None
+            elif below and (value := _VALUE.match(line)) and parse_number(value["value"]) is not None:
+                return 0.9
+        return 0.0
 
     def read(self, log: LogInput, out: FrameBuilder) -> None:
         parser = _Parser(out)
         for line, text in log.lines():
-            parser.line(line, _ANSI.sub("", text))
+            parser.read(line, _ANSI.sub("", text) if "\x1b" in text else text)
 
 
 class _Parser:
-    """Where in the log we are: the global step, the epoch, and whether values belong to training, to an evaluation, or to nothing."""
+    """Where in the log we are: the global step, and whether values belong to training, an evaluation or neither."""
 
     def __init__(self, out: FrameBuilder) -> None:
         self.out = out
-        self.step: int | None = None
+        self.step = 0
         self.epoch: int | None = None
+        self.steps_per_epoch = 0
         self.block = ""  # "train" (values of a step), "eval" (averages), or "" (neither)
-        self.evaluating = False
+        self.unseen = False  # an epoch of training that has printed no step so far
 
-    def line(self, number: int, text: str) -> None:
+    def read(self, line: int, text: str) -> None:
         if match := _VALUE.match(text):
-            self._value(number, match)
-        elif match := _STEP.match(text):
-            self._step(match)
+            if self.block:
+                self._value(line, clean_name(match["name"]), match["value"])
+        elif match := _HEADING.match(text):
+            self._heading(line, match["text"].rstrip())
+
+    def _heading(self, line: int, text: str) -> None:
+        self.block = ""
+        if match := _STEP.match(text):
+            self._step(line, match)
         elif match := _EPOCH.match(text):
-            self.epoch, self.block = int(match["epoch"]), ""
-            self.out.facts.declare("epochs", int(match["epochs"]), "the log")
-        elif _PERFORMANCE.match(text):
+            self.epoch = as_step(match["epoch"])
+            self.out.facts.declare("epochs", as_step(match["epochs"]), _WHERE)
+        elif match := _RESTORED.match(text):
+            self.step = as_step(match["step"]) or 0
+        elif text.startswith("TRAINING"):
+            self.unseen = True
+        elif text == "EVAL PERFORMANCE":
             self.block = "eval"
-        elif _TRAINING.match(text):
-            self.block, self.evaluating = "", False
-        elif _EVALUATION.match(text):
-            self.block, self.evaluating = "", True
+            if self.unseen:  # else two evaluations would stand at one step
+                self.step += self.steps_per_epoch
+                self.unseen = False
 
-    def _step(self, match: re.Match[str]) -> None:
+    def _step(self, line: int, match: re.Match[str]) -> None:
         """A training step names its global step; the steps that an evaluation prints have none."""
-        step = as_step(match["global"]) if match["global"] else None
-        if step is None or self.evaluating:
-            self.block = ""
+        if match["global"] is None:
             return
-        self.step, self.block = step, "train"
+        step = as_step(match["global"])
+        if step is None:
+            self.out.drop(line, f"GLOBAL_STEP {match['global'][:20]} is no step")
+            return
+        self.step, self.block, self.unseen = step, "train", False
+        self.steps_per_epoch = as_step(match["steps"]) or 0
+        if self.steps_per_epoch:
+            self.out.facts.declare("steps_per_epoch", self.steps_per_epoch, _WHERE)
+        if self.epoch is not None:
+            self.out.add(step, {"epoch": float(self.epoch)}, line)
 
-    def _value(self, number: int, match: re.Match[str]) -> None:
-        value = parse_number(match["value"])
+    def _value(self, line: int, name: str, text: str) -> None:
+        value = parse_number(text)
         if value is None:
-            self.out.drop(number, f"{match['name']}: {match['value']!r} is no number")
-            return
-        if self.block == "eval" and match["name"].startswith("avg_"):
-            self.out.add(self.step or 0, {f"eval_{match['name'].removeprefix('avg_')}": value}, number)
-        elif self.block == "train" and self.step is not None:
-            values = {match["name"]: value}
-            if self.epoch is not None and match["name"].startswith("current_lr") and not match["name"].endswith("_1"):
-                values["epoch"] = float(self.epoch)
-            self.out.add(self.step, values, number)
+            self.out.drop(line, f"{name}: {text[:40]!r} is no number")
+        elif self.block == "train":
+            self.out.add(self.step, {name: value}, line)
+        else:
+            self.out.add(self.step, {f"eval_{name.removeprefix('avg_')}": value}, line)
