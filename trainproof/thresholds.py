@@ -179,7 +179,9 @@ class LossThresholds(msgspec.Struct, frozen=True):
     # TP201 loss-spike-episode. Source: measured (median of 5, z 4 and 5: 0 of 97 public runs fire).
     spike_min_records: int = 25
     spike_z: float = 5.0  # scales S above the baseline M
-    spike_log_z: float = 4.0  # scales S / M of the logarithm: at noise 0.5, 1.4 % of healthy runs pass the first test alone
+    spike_log_z: float = (
+        4.0  # scales S / M of the logarithm: at noise 0.5, 1.4 % of healthy runs pass the first test alone
+    )
     spike_ratio: float = 1.10  # times M
     recovered_ratio: float = 1.05  # times M: below it an episode is over
     fast_min_records: int = 32
@@ -272,7 +274,9 @@ class LearningRateThresholds(msgspec.Struct, frozen=True):
 
     # TP305 lr-exhausted-early. Source: convention.
     exhausted_share: float = 0.01  # of the peak
-    exhausted_warn: float = 0.10  # of the planned steps left; a cosine schedule reaches 1 % of its peak 6.4 % before its end
+    exhausted_warn: float = (
+        0.10  # of the planned steps left; a cosine schedule reaches 1 % of its peak 6.4 % before its end
+    )
     exhausted_fail: float = 0.25
     exhausted_whole: float = 0.03  # distance from a whole multiple, relative
 
@@ -409,6 +413,58 @@ class GradientThresholds(msgspec.Struct, frozen=True):
 
 class EvaluationThresholds(msgspec.Struct, frozen=True):
     """Family TP5."""
+
+    # TP501 eval-rise. Source: measured (no healthy evaluation noise of 0.1 to 3 % fires; a rise of 30 % over the last half is found).
+    rise_min_evals: int = 4
+    rise_evals: int = 2  # evaluations since the best
+    rise_noise: float = 2.0  # units of noise that the last one is above the best
+    rise_warn: float = 1.05  # median of the last 3 over the best
+    rise_fail: float = 1.5
+    rise_units: float = 5.0  # units of noise, where the best is not positive
+    rise_gained: float = 0.25  # share of the improvement, where the best is not positive
+    noise_se: float = 3.0  # standard errors of the median of the last 3
+    noise_se_few: float = 4.0  # added as noise_se_few / n: few evaluations tell little of their noise
+    improving_evals: int = 3  # a metric whose best is among so many latest evaluations still improves ...
+    improving_share: float = 0.1  # ... or among this share of them
+    improving_se: float = 2.0
+
+    # TP502 metric-regression.
+    regression_min_evals: int = 3
+    regression_warn: float = 0.10  # of the best
+    regression_fail: float = 0.50
+    regression_learned: float = 3.0  # units of noise that the best was above the first
+
+    # TP503 nonfinite-eval. Source: convention.
+    nonfinite_evals: int = 1
+
+    # TP504 eval-worse-than-baseline. Source: convention.
+    baseline_evals: int = 3
+    baseline_margin: float = 0.02  # of the evaluation at step 0
+    baseline_noise_evals: int = 5
+
+    # TP505 eval-frozen. Source: convention.
+    frozen_warn: int = 3
+    frozen_fail: int = 5
+    frozen_digits: int = 6
+
+    # TP506 staircase-at-epochs. Source: measured (two public multi-epoch runs at 23 to 47 %; next healthy 5 %, z 5.3).
+    staircase_least: int = 5  # records on either side
+    staircase_most: int = 25
+    staircase_drop: float = 0.10
+    staircase_z: float = 6.0
+    staircase_decline: float = 1.5  # times the decline inside the epoch
+
+    # TP507 eval-too-good.
+    good_loss: float = 0.02  # nats
+    equal_digits: float = 5e-5  # relative: 4 digits
+    equal_evals: int = 3
+
+    # TP509 train-eval-scale-mismatch. Source: measured (healthy maximum 4.1, an accumulation of 16 gives 17).
+    scale_min_evals: int = 2
+    scale_ratio: float = 5.0
+    scale_evals: int = 2
+    scale_spread: float = 0.15  # standard deviation over the median
+    scale_near: float = 0.15  # relative distance from the declared factor
 
 
 class Thresholds(msgspec.Struct, frozen=True):
