@@ -14,6 +14,7 @@ from tests.readers.logs import everything, points, pour, read_bytes
 from trainproof.errors import FormatError
 from trainproof.readers import hf
 from trainproof.readers.hf import HFReader
+from trainproof.readers.key_lines import key_lines
 from trainproof.readers.layout import Layout
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**15), 10**15)
@@ -35,7 +36,7 @@ def history(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[dict[str, 
     )
 
 
-def state(records: list[Any], indent: int | None = 2, **fields: Any) -> bytes:
+def state(records: list[Any], indent: int | None = 2, fields: dict[str, Any] | None = None) -> bytes:
     """A trainer_state.json as the Trainer writes it: keys sorted."""
     document = {
         "best_metric": None,
@@ -43,7 +44,7 @@ def state(records: list[Any], indent: int | None = 2, **fields: Any) -> bytes:
         "log_history": records,
         "max_steps": 300,
         "trial_name": None,
-        **fields,
+        **(fields or {}),
     }
     return (json.dumps(document, indent=indent, sort_keys=True) + "\n").encode()
 
@@ -103,7 +104,7 @@ def _outcome(data: bytes) -> object:
 def test_the_fast_way_is_taken_across_key_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hf, "PIECE_BYTES", 1024)
     taken: list[int] = []
-    lines = hf.key_lines
+    lines = key_lines
 
     def counting(*arguments: Any) -> Any:
         found = lines(*arguments)
@@ -179,7 +180,7 @@ def test_facts_before_and_after_the_history() -> None:
         "train_batch_size": 8,
         "stateful_callbacks": {"a": [1, {"b": 2}]},
     }
-    facts = read_bytes("hf", state(records, **fields)).facts
+    facts = read_bytes("hf", state(records, fields=fields)).facts
     assert {name: facts[name] for name in ("total_steps", "epochs", "logging_steps", "batch_size")} == {
         "total_steps": 300,
         "epochs": 3,
@@ -209,7 +210,7 @@ def test_every_whole_record_before_a_cut_is_kept(indent: int | None) -> None:
 
 
 def test_fields_before_a_cut_are_kept() -> None:
-    data = state(RECORDS, num_train_epochs=3)
+    data = state(RECORDS, fields={"num_train_epochs": 3})
     frame = read_bytes("hf", data[: data.index(b'"num_train_epochs"') + 8])
     assert len(frame["loss"]) == 10
     assert frame.facts["total_steps"] == 300
