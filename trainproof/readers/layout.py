@@ -90,12 +90,11 @@ class Layout:
         In MessagePack such records have one width, so their bytes are a table: the quickest way to columns.
         """
         names = [len(msgspec.msgpack.encode(key)) for key in self._numeric]
-        width = sum(names) + 9 * len(names)
-        body = msgspec.msgpack.encode(records)
         head = len(msgspec.msgpack.encode(dict.fromkeys(self._numeric))) - sum(names) - len(names)
-        table = np.frombuffer(body, np.uint8)[-len(records) * (width + head) :].reshape(len(records), width + head)
-        ends = head + np.cumsum([name + 9 for name in names])
-        return [table[:, end - 8 : end].copy().view(">f8").ravel().astype(np.float64) for end in ends.tolist()]
+        width = head + sum(names) + 9 * len(names)  # a float is a type byte and eight of value
+        body = msgspec.msgpack.encode(records)
+        ends = len(body) - len(records) * width + head + np.cumsum([name + 9 for name in names])
+        return [np.ndarray((len(records),), ">f8", body, end - 8, (width,)).astype(np.float64) for end in ends.tolist()]
 
 
 def _logged(values: Floats) -> Cells:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,10 @@ from trainproof.names import EPOCH_NAMES, plain, step_name
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.columns import Batch
 from trainproof.readers.values import LARGEST_STEP, SMALLEST_STEP, as_float, as_step, flatten
+
+
+#: records from which it is decided what numbers them
+LEARNED_RECORDS = 200
 
 
 class _Blocks(NamedTuple):
@@ -38,11 +42,11 @@ class RecordSink:
         self._last: int | None = None
         self._blocks: dict[str, _Blocks] = {}
 
-    def learn(self, records: Iterable[Mapping[str, object]]) -> None:
+    def learn(self, records: Sequence[Mapping[str, object]]) -> None:
         """Decide what numbers the records, from the first that there are."""
         if self._known:
             return
-        flat = [dict(flatten(record)) for record in records]
+        flat = [dict(flatten(record)) for record in records[:LEARNED_RECORDS]]
         self._known = bool(flat)
         names = dict.fromkeys(name for record in flat for name, value in record.items() if as_float(value) is not None)
         self.step_key = step_name(names)
