@@ -1,86 +1,99 @@
-"""The curves that a report may draw, small enough to draw: no spike is lost, and every finding's own points are kept."""
+"""The curves that a report may draw, small enough to draw: no spike is lost, and the findings' own points are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trainproof.frame import Frame, Series
+from trainproof.decimate import decimate
+from trainproof.frame import Frame, Ints, Series
 from trainproof.verdict import Finding, Panel
 
-#: points drawn a series
+#: points drawn a series, and non-finite steps marked a panel
 MOST_POINTS = 1000
-#: a positive series is drawn on a log scale when the bulk of it spans more than this
-LOG_RANGE = 50.0
+#: parts (`loss/<part>`, `lr/<group>`) drawn where the whole was not logged, and panels for other metrics that findings cite
+MOST_PARTS, MOST_CITED = 4, 6
+#: a positive curve is drawn on a log scale when the middle 90 % of it, or its highest point over its median, spans more than this
+LOG_RANGE = 100.0
 
-#: title, unit, metrics of one panel, in order; those that were logged are drawn
+#: title, unit and metrics of one panel, in order; those that were logged are drawn
 PANELS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("Loss", "loss", ("loss", "eval/loss")),
-    ("Reward", "reward", ("reward",)),
-    ("Learning rate", "lr", ("lr",)),
-    ("Gradient norm", "grad_norm", ("grad_norm",)),
+    ("Loss", "", ("loss", "eval/loss")),
+    ("Learning rate", "", ("lr",)),
+    ("Gradient norm", "", ("grad_norm",)),
+    ("Loss scale", "", ("loss_scale",)),
+    ("Reward", "", ("reward",)),
+    ("Preference rewards", "", ("rewards/chosen", "rewards/rejected")),
+    ("KL divergence", "", ("kl",)),
+    ("Entropy", "", ("entropy",)),
     ("Throughput", "per second", ("throughput",)),
-    ("Step time", "step_time", ("step_time", "data_time")),
+    ("Step time", "", ("step_time", "data_time")),
 )
-#: loss parts drawn when there is no total
-MOST_PARTS = 4
 
 
 def panels_of(frame: Frame, findings: Sequence[Finding]) -> tuple[Panel, ...]:
-    """The panels of a run: at most 1,000 points a series, min/max-decimated."""
-    cited = {(e.metric, e.step) for finding in findings for e in finding.evidence}
-    panels = []
+    """The panels of a run: the usual curves that it logged, then those of other metrics that findings cite."""
+    cited: dict[str, list[int]] = {}
+    for finding in findings:
+        for point in finding.evidence:
+            cited.setdefault(point.metric, []).append(point.step)
+    return tuple(_panel(title, unit, series, cited) for title, unit, series in _chosen(frame, cited))
+
+
+def _chosen(frame: Frame, cited: dict[str, list[int]]) -> Iterator[tuple[str, str, list[Series]]]:
+    drawn: set[str] = set()
     for title, unit, metrics in PANELS:
-        present = [name for name in metrics if name in frame]
-        if title == "Loss" and not present:
-            present = [name for name in frame if name.startswith("loss/")][:MOST_PARTS]
-        if title == "Loss" and "eval/loss" not in frame:
-            present += [name for name in frame if name.startswith("eval/loss/")][:1]
-        if present:
-            panels.append(_panel(title, unit, [frame[name] for name in present], cited))
-    return tuple(panels)
+        names = [name for metric in metrics for name in _logged(frame, metric)]
+        drawn.update(names)
+        if names:
+            yield title, unit, [frame[name] for name in names]
+    others = (name for name in cited if name in frame and name not in drawn and len(frame[name]))
+    for name in islice(others, MOST_CITED):
+        yield name, "", [frame[name]]
 
 
-def _panel(title: str, unit: str, series: list[Series], cited: set[tuple[str, int]]) -> Panel:
+def _logged(frame: Frame, metric: str) -> list[str]:
+    """The metric, or the first few parts of it where the whole was not logged."""
+    names = [metric] if metric in frame else [name for name in frame if name.startswith(f"{metric}/")]
+    return [name for name in names if len(frame[name])][:MOST_PARTS]
+
+
+def _panel(title: str, unit: str, series: list[Series], cited: dict[str, list[int]]) -> Panel:
     drawn = []
-    bad: list[int] = []
     for one in series:
-        kept = decimate(one.value, _cited_indices(one, cited))
-        drawn.append((one.name, tuple(one.step[kept].tolist()), tuple(one.value[kept].tolist())))
-        bad += one.step[~np.isfinite(one.value)].tolist()
-    if len(bad) > MOST_POINTS:
-        bad = bad[:: -(-len(bad) // MOST_POINTS)]
-    return Panel(title, unit, tuple(drawn), tuple(bad), _wants_log(series))
+        kept = decimate(one, MOST_POINTS, _indices(one, cited.get(one.name, ())))
+        drawn.append(one.take(kept))
+    bad = [_thinned(one.step[~np.isfinite(one.value)]) for one in series if one.finite is not one]
+    return Panel(
+        title,
+        unit,
+        tuple((one.name, tuple(one.step.tolist()), tuple(one.value.tolist())) for one in drawn),
+        tuple(_thinned(np.unique(np.concatenate(bad))).tolist()) if bad else (),
+        _wants_log(drawn),
+    )
 
 
-def _cited_indices(series: Series, cited: set[tuple[str, int]]) -> list[int]:
-    steps = [step for metric, step in cited if metric == series.name]
+def _thinned(steps: Ints) -> Ints:
+    """At most MOST_POINTS of the steps, evenly, with the first and the last."""
+    if len(steps) <= MOST_POINTS:
+        return steps
+    return steps[np.linspace(0, len(steps) - 1, MOST_POINTS).astype(np.int64)]
+
+
+def _indices(series: Series, steps: Sequence[int]) -> set[int]:
     at = np.searchsorted(series.step, steps)
-    return [int(i) for i, step in zip(at, steps, strict=True) if i < len(series) and series.step[i] == step]
+    return {int(i) for i, step in zip(at, steps, strict=True) if i < len(series) and series.step[i] == step}
 
 
-def decimate(value: NDArray[np.float64], keep: Iterable[int] = (), most: int = MOST_POINTS) -> NDArray[np.int64]:
-    """Indices of at most about `most` points: the smallest and the largest of each of `most` / 2 stretches, and those of `keep`."""
-    n = len(value)
-    if n <= most:
-        return np.arange(n)
-    width = -(-2 * n // most)
-    full = n // width * width
-    finite_low = np.where(np.isfinite(value), value, np.inf)
-    finite_high = np.where(np.isfinite(value), value, -np.inf)
-    starts = np.arange(0, full, width)
-    low = starts + finite_low[:full].reshape(-1, width).argmin(axis=1)
-    high = starts + finite_high[:full].reshape(-1, width).argmax(axis=1)
-    tail = [full + int(finite_low[full:].argmin()), full + int(finite_high[full:].argmax())] if full < n else []
-    return np.unique(np.concatenate([low, high, np.array([0, n - 1, *tail, *keep], np.int64)]))
+def _wants_log(drawn: Sequence[Series]) -> bool:
+    """Whether all values are positive and span so much that a linear scale would hide most of them.
 
-
-def _wants_log(series: list[Series]) -> bool:
-    """Whether all values are positive and the middle 98 % of them span more than LOG_RANGE."""
-    values = np.concatenate([one.finite.value[:: max(1, len(one) // 4096)] for one in series])
+    The first 5 % and last 5 % are set aside: a rate that decays to nothing reads best on a linear scale.
+    """
+    values = np.concatenate([one.finite.value for one in drawn])
     if not len(values) or values.min() <= 0:
         return False
-    low, high = np.quantile(values, (0.01, 0.99))
-    return bool(high / LOG_RANGE > low)
+    low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
+    return bool(high > LOG_RANGE * low or values.max() > LOG_RANGE * middle)

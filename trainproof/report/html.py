@@ -2,65 +2,98 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from trainproof.report.escape import printable, shown
-from trainproof.report.svg import render_panel
-from trainproof.verdict import Finding, Report, RunReport, Severity
+from trainproof.report.escape import clipped, exact, printable, shown
+from trainproof.report.svg import Mark, Picture, draw
+from trainproof.report.wording import by_reason, counts, headline, plural, span, title, told, where
+from trainproof.verdict import Finding, Panel, Report, RunReport, Severity, Verdict
 
 if TYPE_CHECKING:
     import jinja2
 
-ICONS = {"PASS": "✓", "WARN": "▲", "FAIL": "✕", "SKIP": "–", "INFO": "i"}
-#: panels are drawn for this many runs, worst first; a page for a thousand runs stays readable and small
-MOST_DRAWN = 30
+TEMPLATES = Path(__file__).parent / "templates"
+#: in a report on several runs: runs whose curves are drawn, worst first; of a run that passes only the first panel is drawn
+MOST_DRAWN = 20
+#: findings that are open on the page; the rest of a long list is folded
+MOST_OPEN = 20
+MOST_NAME = 80
+_WORST_FIRST = (Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS)
+
+
+class Section(NamedTuple):
+    """One run on the page. `findings` are numbered as on the pictures; `notes` are those that never move the verdict."""
+
+    key: str
+    run: RunReport
+    findings: list[Mark]
+    notes: list[Finding]
+    pictures: list[Picture]
 
 
 def render_html(report: Report) -> str:
     """The report as an HTML page; every value from outside is escaped."""
-    order = {"FAIL": 0, "WARN": 1, "SKIP": 3, "PASS": 2}
-    drawn = sorted(range(len(report.runs)), key=lambda i: (order[report.runs[i].verdict.value], i))[:MOST_DRAWN]
-    return _template().render(report=report, runs=list(enumerate(report.runs, 1)), drawn={i + 1 for i in drawn}) + "\n"
+    ranked = sorted(enumerate(report.runs, 1), key=lambda item: _WORST_FIRST.index(item[1].verdict))
+    alone = len(ranked) == 1
+    sections = [_section(run, f"run-{i}", alone, rank < MOST_DRAWN) for rank, (i, run) in enumerate(ranked)]
+    return _template().render(report=report, sections=sections, alone=alone) + "\n"
+
+
+def _section(run: RunReport, key: str, alone: bool, drawn: bool) -> Section:
+    marks = [Mark(number, finding) for number, finding in enumerate(told(run), 1)]
+    notes = [finding for finding in run.findings if finding.severity is Severity.INFO]
+    panels = run.panels if alone or marks else run.panels[:1]
+    return Section(key, run, marks, notes, _pictures(run, panels, marks, key) if drawn else [])
+
+
+def _pictures(run: RunReport, panels: Sequence[Panel], marks: list[Mark], key: str) -> list[Picture]:
+    """The panels over the same steps, each with the findings that concern it; the first also has those that concern none."""
+    steps = (run.first_step or 0, run.last_step or 0)
+    metrics = [{name for name, _, _ in panel.series} for panel in panels]
+    drawn: set[str] = set().union(*metrics)
+    pictures = []
+    for i, (panel, mine) in enumerate(zip(panels, metrics, strict=True)):
+        concern = [seen for mark in marks for seen in _concern(mark, mine, None if i else drawn)]
+        pictures.append(draw(panel, concern, steps, f"{key}-{i + 1}"))
+    return pictures
+
+
+def _concern(mark: Mark, metrics: set[str], drawn: set[str] | None) -> Iterator[Mark]:
+    """The finding, and those related to it, that cite one of the metrics; with `drawn`, also the finding that cites none of those."""
+    cited = _metrics(mark.finding)
+    if cited & metrics or (drawn is not None and not cited & drawn):
+        yield mark
+    else:
+        yield from (Mark(mark.number, other) for other in mark.finding.related if _metrics(other) & metrics)
+
+
+def _metrics(finding: Finding) -> set[str]:
+    return {point.metric for point in finding.evidence}
 
 
 @cache
 def _template() -> jinja2.Template:
     import jinja2
+    from markupsafe import Markup
 
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.filters.update(safe_text=_safe_text, shown=shown, exact=_exact)
-    environment.globals.update(icons=ICONS, panels=_panels, numbered=_numbered, by_reason=_by_reason)
-    source = (Path(__file__).parent / "templates" / "report.html").read_text(encoding="utf-8")
-    return environment.from_string(source)
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters.update(printable=_printable, name=_name, shown=shown, exact=exact, markup=Markup)
+    environment.globals.update(
+        style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),  # noqa: S704  our own style sheet
+        title=title, headline=headline, plural=plural, span=span, counts=counts, by_reason=by_reason, where=where,
+        most_open=MOST_OPEN,
+    )  # fmt: skip
+    return environment.from_string((TEMPLATES / "report.html").read_text(encoding="utf-8"))
 
 
-def _safe_text(value: object) -> str:
+def _printable(value: object) -> str:
     return printable(str(value))
 
 
-def _exact(value: float | str) -> str:
-    return value if isinstance(value, str) else repr(value)
-
-
-def _numbered(run: RunReport) -> list[tuple[int, Finding]]:
-    return list(enumerate(run.findings, 1))
-
-
-def _panels(run: RunReport) -> list[object]:
-    from markupsafe import Markup
-
-    # Built from numbers and from text that render_panel has escaped.
-    return [Markup(render_panel(panel, _told(run))) for panel in run.panels]  # noqa: S704
-
-
-def _told(run: RunReport) -> tuple[Finding, ...]:
-    return tuple(f for f in run.findings if f.severity is not Severity.INFO)
-
-
-def _by_reason(skipped: dict[str, str]) -> list[tuple[str, list[str]]]:
-    reasons: dict[str, list[str]] = {}
-    for code, reason in skipped.items():
-        reasons.setdefault(reason, []).append(code)
-    return list(reasons.items())
+def _name(value: object) -> str:
+    return clipped(str(value), MOST_NAME)

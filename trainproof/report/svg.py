@@ -1,4 +1,8 @@
-"""A panel as SVG: axes with round ticks, raw curves, findings as numbered bands, non-finite records as ticks. No script."""
+"""A panel as SVG: axes with round ticks, raw curves, findings as numbered bands, non-finite records as ticks. No script.
+
+Text, bands and points sit at percentages of the picture, and only the curves are stretched: the picture fills any width, and letters
+and strokes keep their size.
+"""
 
 from __future__ import annotations
 
@@ -7,154 +11,205 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from trainproof.report.escape import printable, shown
-from trainproof.verdict import Finding, Panel, Severity
+from trainproof.report.axes import Scale, ticks, value_scale
+from trainproof.report.escape import clipped, exact, shown
+from trainproof.verdict import Finding, Panel
 
-WIDTH, HEIGHT = 960, 240
-LEFT, RIGHT, TOP, BOTTOM = 64, 12, 22, 30
-MOST_BANDS = 12
-MOST_TICKS = 200
-
-Point = tuple[float, float]
-
-
-class Scale(NamedTuple):
-    """From data to pixels along one axis."""
-
-    low: float
-    high: float
-    start: float
-    stop: float
-    log: bool = False
-
-    def __call__(self, value: float) -> float:
-        low, high, at = (self.low, self.high, value)
-        if self.log:
-            low, high, at = math.log10(low), math.log10(high), math.log10(value)
-        share = (at / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5  # halves: the span of two huge values overflows
-        return self.start + min(1.0, max(0.0, share)) * (self.stop - self.start)
+#: height of the plot, of a lane for findings above it, and of the tick that marks a non-finite record, in pixels
+HEIGHT, LANE, TICK = 190, 20, 10
+#: lanes drawn above a plot; further findings are in the list only
+MOST_LANES = 3
+#: share of the width that a finding's number needs
+CHIP = 0.035
+#: a series of at most this many points is drawn with a dot at each
+MOST_DOTS = 80
+#: resolution of the stretched curves
+GRID_X, GRID_Y = 2000, 1000
 
 
-def render_panel(panel: Panel, findings: Sequence[Finding]) -> str:
-    """The panel as an <svg> element."""
-    x, y = _scales(panel)
+class Mark(NamedTuple):
+    """A finding with its number in the report's list; a related finding has the number of the one that it goes with."""
+
+    number: int
+    finding: Finding
+
+
+class Picture(NamedTuple):
+    """A panel ready for the page: `svg`, the height above the plot that its lanes need (pixels), and how many findings it leaves out."""
+
+    panel: Panel
+    svg: str
+    above: int
+    left_out: int
+
+
+def draw(panel: Panel, marks: Sequence[Mark], steps: tuple[int, int], key: str) -> Picture:
+    """The panel over the steps from steps[0] to steps[1], with the findings that concern it. key: makes its ids unique on the page."""
+    x = Scale(*steps) if steps[0] < steps[1] else Scale(steps[0] - 1, steps[1] + 1)
+    y = value_scale((value for _, _, values in panel.series for value in values), panel.log_scale)
+    lanes = _lanes(marks, x)
+    placed = [(mark, lane) for mark, lane in zip(marks, lanes, strict=True) if lane < MOST_LANES]
     parts = [
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" preserveAspectRatio="xMidYMid meet">',
-        f"<title>{escape(panel.title)}</title>",
-        *_bands(findings, x),
+        f'<svg class="plot" height="{HEIGHT}" role="img" aria-labelledby="{key}-t" aria-describedby="{key}-d">',
+        f'<title id="{key}-t">{_text(panel.title)}</title><desc id="{key}-d">{_text(describe(panel))}</desc>',
         *_grid(x, y),
-        *(_curve(i, name, steps, values, x, y) for i, (name, steps, values) in enumerate(panel.series)),
-        *_points(panel, findings, x, y),
+        *(_band(mark, lane, x) for mark, lane in placed),
+        *_curves(panel, x, y),
+        *_dots(panel, x, y),
+        *_cited(panel, [mark for mark, _ in placed], x, y),
         *_nonfinite(panel.nonfinite, x),
-        *_legend(panel),
         "</svg>",
     ]
-    return "".join(parts)
+    above = LANE * (1 + max((lane for _, lane in placed), default=-1))
+    return Picture(panel, "".join(parts), above, len(marks) - len(placed))
 
 
-def _scales(panel: Panel) -> tuple[Scale, Scale]:
-    steps = [step for _, steps, _ in panel.series for step in steps] or [0]
-    values = [v for _, _, values in panel.series for v in values if math.isfinite(v) and (v > 0 or not panel.log_scale)]
-    low, high = (min(values), max(values)) if values else (0.0, 1.0)
-    if low == high:
-        low, high = low - max(abs(low), 1.0) / 2, high + max(abs(high), 1.0) / 2
-    elif not panel.log_scale:
-        margin = (high / 2 - low / 2) * 0.1
-        low, high = low - margin, high + margin
-    log = panel.log_scale and low > 0
-    return Scale(min(steps), max(steps), LEFT, WIDTH - RIGHT), Scale(low, high, HEIGHT - BOTTOM, TOP, log)
+def describe(panel: Panel) -> str:
+    """The picture in words."""
+    told = []
+    for name, steps, values in panel.series:
+        finite = [value for value in values if math.isfinite(value)]
+        if finite:
+            told.append(
+                f"{name} from {shown(finite[0])} to {shown(finite[-1])} over steps {steps[0]} to {steps[-1]}, "
+                f"lowest {shown(min(finite))}, highest {shown(max(finite))}"
+            )
+        else:
+            told.append(f"{name} has no finite value")
+    if panel.nonfinite:
+        told.append(f"not finite from step {panel.nonfinite[0]}")
+    return "; ".join(told) + "."
 
 
-def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers (1, 2 or 5 times a power of ten) between low and high, about `count` of them."""
-    span = high / 2 - low / 2
-    if not (math.isfinite(span) and span > 0):
-        return [low]
-    raw = 2 * (span / count)
-    if not math.isfinite(raw) or raw <= 0:
-        return [low, high]
-    power = 10.0 ** math.floor(math.log10(raw))
-    size = next((m * power for m in (1, 2, 5, 10) if m * power >= raw), raw)
-    if not (math.isfinite(size) and size > 0):
-        return [low, high]
-    first = math.ceil(low / size)
-    ticks = [(first + i) * size for i in range(2 * count + 2)]
-    return [tick for tick in ticks if low <= tick <= high]
+def _text(text: str) -> str:
+    return escape(clipped(text, 1000))
 
 
-def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten between low and high, thinned to at most 7."""
-    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
-    powers = list(range(first, last + 1))
-    return [10.0**p for p in powers[:: max(1, -(-len(powers) // 7))]] or [low, high]
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}".rstrip("0").rstrip(".") + "%"
 
 
 def _grid(x: Scale, y: Scale) -> Iterator[str]:
-    ticks = log_ticks(y.low, y.high) if y.log else nice_ticks(y.low, y.high)
-    for tick in ticks:
-        at = y(tick)
-        yield f'<path class="grid" d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}"/>'
-        yield f'<text class="tick" x="{LEFT - 6}" y="{at + 3.5:.1f}" text-anchor="end">{shown(float(f"{tick:.6g}"))}</text>'
-    for tick in nice_ticks(x.low, x.high, 8):
-        yield f'<text class="tick" x="{x(tick):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{shown(tick)}</text>'
-    yield f'<text class="tick" x="{WIDTH - RIGHT}" y="{HEIGHT - 2}" text-anchor="end">step</text>'
-
-
-def _curve(index: int, name: str, steps: Sequence[int], values: Sequence[float], x: Scale, y: Scale) -> str:
-    pieces: list[str] = []
-    pen_down = False
-    for step, value in zip(steps, values, strict=True):
-        drawable = math.isfinite(value) and (value > 0 or not y.log)
-        if drawable:
-            pieces.append(f"{'L' if pen_down else 'M'}{x(step):.1f} {y(value):.1f}")
-        pen_down = drawable
-    marks = ""
-    if len(steps) <= 60:
-        marks = "".join(
-            f'<circle class="s{index % 4} dot" cx="{x(s):.1f}" cy="{y(v):.1f}" r="2"/>'
-            for s, v in zip(steps, values, strict=True)
-            if math.isfinite(v) and (v > 0 or not y.log)
-        )
-    return f'<path class="s{index % 4} curve" d="{"".join(pieces)}"><title>{escape(printable(name))}</title></path>{marks}'
-
-
-def _bands(findings: Sequence[Finding], x: Scale) -> Iterator[str]:
-    for number, finding in list(enumerate(findings, 1))[:MOST_BANDS]:
-        if finding.severity is Severity.INFO:
-            continue
-        start, stop = x(finding.first_step), x(finding.last_step)
-        kind = finding.severity.value.lower()
+    for value, label in ticks(y, 6):
+        at = _percent(1 - y(value))
         yield (
-            f'<rect class="band {kind}" x="{start:.1f}" y="{TOP}" width="{max(2.0, stop - start):.1f}" height="{HEIGHT - TOP - BOTTOM}">'
-            f"<title>{number}: {escape(finding.rule)} {escape(finding.name)}</title></rect>"
-            f'<text class="mark {kind}" x="{start + 3:.1f}" y="{TOP + 11 + 11 * ((number - 1) % 4)}">{number}</text>'
+            f'<line class="grid" x2="100%" y1="{at}" y2="{at}"/>'
+            f'<text class="tick" x="-8" y="{at}" dy=".35em" text-anchor="end">{label}</text>'
         )
+    for i, (value, label) in enumerate(ticks(x, 8)):
+        odd = " odd" if i % 2 else ""  # left out on a narrow screen
+        yield f'<text class="tick{odd}" x="{_percent(x(value))}" y="{HEIGHT + 18}" text-anchor="middle">{label}</text>'
 
 
-def _points(panel: Panel, findings: Sequence[Finding], x: Scale, y: Scale) -> Iterator[str]:
-    """The cited points of the panel's own metrics, as diamonds."""
+def _lanes(marks: Sequence[Mark], x: Scale) -> list[int]:
+    """The lane of each finding: the first one that is free where the finding lies."""
+    ends: list[list[tuple[float, float]]] = []
+    chosen = []
+    for mark in marks:
+        start, stop = x(mark.finding.first_step), x(mark.finding.last_step)
+        stop = max(stop, start + CHIP)
+        lane = next(
+            (i for i, taken in enumerate(ends) if all(stop <= begin or start >= end for begin, end in taken)), len(ends)
+        )
+        if lane == len(ends):
+            ends.append([])
+        ends[lane].append((start, stop))
+        chosen.append(lane)
+    return chosen
+
+
+def _band(mark: Mark, lane: int, x: Scale) -> str:
+    """A tint over the plot from the first to the last step; above it a bar and the finding's number."""
+    finding = mark.finding
+    kind = finding.severity.value
+    start, stop = x(finding.first_step), x(finding.last_step)
+    at, width, top = _percent(start), _percent(stop - start), -LANE * (lane + 1)
+    told = f"{mark.number}: {finding.rule} {finding.name}, steps {finding.first_step} to {finding.last_step}"
+    return (
+        f'<g class="{kind}"><title>{_text(told)}</title>'
+        f'<rect class="band" x="{at}" width="{width}" y="0" height="{HEIGHT}"/>'
+        f'<line class="edge" x1="{at}" x2="{at}" y1="{top + 8}" y2="{HEIGHT}"/>'
+        f'<rect class="bar" x="{at}" width="{width}" y="{top + 7}" height="3"/>'
+        f"{_chip(mark.number, kind, at, top)}</g>"
+    )
+
+
+def _chip(number: int, kind: str, at: str, top: int) -> str:
+    """The number on a tag: square for FAIL, round for WARN, so that colour is not alone in telling them apart."""
+    width = 10 + 7 * len(str(number))
+    return (
+        f'<svg x="{at}" y="{top}" width="1" height="1" overflow="visible">'
+        f'<rect class="chip" x="-1" width="{width}" height="16" rx="{2 if kind == "FAIL" else 8}"/>'
+        f'<text class="number" x="{width / 2 - 1}" y="12" text-anchor="middle">{number}</text></svg>'
+    )
+
+
+def _curves(panel: Panel, x: Scale, y: Scale) -> Iterator[str]:
+    yield f'<svg width="100%" height="100%" viewBox="0 0 {GRID_X} {GRID_Y}" preserveAspectRatio="none" overflow="visible">'
+    for i, (name, steps, values) in enumerate(panel.series):
+        yield f'<path class="curve s{i % 4}" d="{_path(steps, values, x, y)}"><title>{_text(name)}</title></path>'
+    yield "</svg>"
+
+
+def _path(steps: Sequence[int], values: Sequence[float], x: Scale, y: Scale) -> str:
+    """The curve in whole units of the grid, each point relative to the one before; a gap where a value cannot be drawn."""
+    pieces: list[str] = []
+    last: tuple[int, int] | None = None
+    for step, value in zip(steps, values, strict=True):
+        if not _drawable(value, y):
+            last = None
+            continue
+        point = round(x(step) * GRID_X), round((1 - y(value)) * GRID_Y)
+        if last is None:
+            pieces.append(f"M{point[0]} {point[1]}h0")  # a point between two gaps still shows
+        elif point != last:
+            down = point[1] - last[1]
+            pieces.append(f"l{point[0] - last[0]}{down if down < 0 else f' {down}'}")
+        last = point
+    return "".join(pieces)
+
+
+def _drawable(value: float, y: Scale) -> bool:
+    return math.isfinite(value) and (value > 0 or not y.log)
+
+
+def _dots(panel: Panel, x: Scale, y: Scale) -> Iterator[str]:
+    """A dot at each point of a short series, with its step and value."""
+    for i, (name, steps, values) in enumerate(panel.series):
+        if len(steps) > MOST_DOTS:
+            continue
+        for step, value in zip(steps, values, strict=True):
+            if _drawable(value, y):
+                yield (
+                    f'<circle class="dot s{i % 4}" cx="{_percent(x(step))}" cy="{_percent(1 - y(value))}" r="2.5">'
+                    f"<title>{_text(name)} {exact(value)} at step {step}</title></circle>"
+                )
+
+
+def _cited(panel: Panel, marks: Sequence[Mark], x: Scale, y: Scale) -> Iterator[str]:
+    """A ring around each point of this panel that a finding cites."""
     names = {name for name, _, _ in panel.series}
-    for finding in findings[:MOST_BANDS]:
-        for point in finding.evidence:
-            if point.metric in names and not isinstance(point.value, str) and (point.value > 0 or not y.log):
-                cx, cy = x(point.step), y(point.value)
-                label = f"{finding.rule} step {point.step}: {point.value!r}"
-                yield f'<path class="cited" d="M{cx:.1f} {cy - 4:.1f}l4 4l-4 4l-4 -4z"><title>{escape(printable(label))}</title></path>'
+    for mark in marks:
+        for point in mark.finding.evidence:
+            if point.metric in names and not isinstance(point.value, str) and _drawable(point.value, y):
+                told = f"{mark.number}: {point.metric} {exact(point.value)} at step {point.step}"
+                yield (
+                    f'<circle class="cited" cx="{_percent(x(point.step))}" cy="{_percent(1 - y(point.value))}" r="5">'
+                    f"<title>{_text(told)}</title></circle>"
+                )
 
 
 def _nonfinite(steps: Sequence[int], x: Scale) -> Iterator[str]:
-    chosen = steps[:: max(1, -(-len(steps) // MOST_TICKS))]
-    for step in chosen:
-        yield f'<path class="nonfinite" d="M{x(step):.1f} {HEIGHT - BOTTOM}v-8"><title>not finite at step {step}</title></path>'
-
-
-def _legend(panel: Panel) -> Iterator[str]:
-    at = LEFT
-    for i, (name, _, _) in enumerate(panel.series):
-        label = printable(name)[:40]
-        yield f'<path class="s{i % 4} curve" d="M{at} 11h18"/><text class="legend" x="{at + 23}" y="15">{escape(label)}</text>'
-        at += 34 + 7 * len(label)
-    if panel.log_scale:
-        yield f'<text class="tick" x="{at}" y="15">log scale</text>'
-    if panel.nonfinite:
-        yield f'<text class="tick nonfinite-label" x="{WIDTH - RIGHT}" y="15" text-anchor="end">red ticks: not finite</text>'
+    """Ticks on the axis; neighbours that would touch are one block."""
+    blocks: list[list[float]] = []
+    for step in steps:
+        at = x(step)
+        if blocks and at - blocks[-1][1] < 0.004:
+            blocks[-1][1] = at
+        else:
+            blocks.append([at, at])
+    for start, stop in blocks:
+        begin, end, top = _percent(start), _percent(stop), HEIGHT - TICK
+        yield f'<line class="nonfinite" x1="{begin}" x2="{begin}" y1="{top}" y2="{HEIGHT}"/>'
+        if end != begin:
+            yield f'<rect class="nonfinite" x="{begin}" width="{_percent(stop - start)}" y="{top}" height="{TICK}"/>'

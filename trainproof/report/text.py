@@ -2,185 +2,195 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from trainproof.report.escape import printable, shown
+from trainproof.report.escape import clipped, exact, printable, shown
+from trainproof.report.spark import ASCII_BLOCKS, BLOCKS, marks, sparkline
+from trainproof.report.wording import by_reason, counts, headline, plural, span, title, told, where
 from trainproof.verdict import Finding, Report, RunReport, Severity, Verdict
 
-_COLORS = {"PASS": "32", "WARN": "33", "FAIL": "31", "SKIP": "36", "INFO": "34"}
-_BLOCKS = "▁▂▃▄▅▆▇█"
-#: evidence rows shown for one finding
-MOST_EVIDENCE = 8
-SPARK_WIDTH = 60
+_COLORS = {"PASS": "32", "WARN": "33", "FAIL": "31", "SKIP": "36", "INFO": "34", "dim": "2"}
+INDENT = " " * 6
+#: width of the words that stand before a finding's limits, its fix and its page
+LABEL = 10
+#: evidence rows shown for one finding, characters of a metric's name, codes named for one reason, dropped lines shown
+MOST_EVIDENCE, MOST_NAME, MOST_CODES, MOST_DROPPED = 8, 40, 3, 3
+NARROWEST, WIDEST, WIDEST_CURVE = 40, 110, 64
 
 
 class _Pen:
-    """Colour and width of the output."""
+    """Colour, width and characters of the output."""
 
-    def __init__(self, color: bool, width: int) -> None:
+    def __init__(self, color: bool, width: int, encoding: str) -> None:
         self.color = color
-        self.width = max(60, min(width, 120))
+        self.width = max(NARROWEST, min(width, WIDEST))
+        self.blocks = BLOCKS if _spells(encoding, BLOCKS) else ASCII_BLOCKS
 
     def paint(self, text: str, kind: str, *, bold: bool = False) -> str:
-        if not self.color:
-            return text
-        code = _COLORS.get(kind, "2")
-        return f"\x1b[{'1;' if bold else ''}{code}m{text}\x1b[0m"
+        return f"\x1b[{'1;' if bold else ''}{_COLORS[kind]}m{text}\x1b[0m" if self.color else text
 
-    def wrap(self, text: str, indent: str, first: str | None = None) -> list[str]:
-        start = indent if first is None else first
+    def wrap(self, text: str, indent: str = INDENT) -> list[str]:
         return textwrap.wrap(
-            text, self.width, initial_indent=start, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+            text,
+            self.width,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_long_words=False,  # a path or a name that is cut cannot be copied
+            break_on_hyphens=False,
         )
 
+    def labelled(self, label: str, text: str) -> Iterator[str]:
+        """`text` in a column of its own, beside a label."""
+        first, *rest = self.wrap(text, INDENT + " " * LABEL) or [INDENT]
+        yield INDENT + self.paint(f"{label:<{LABEL}}", "dim") + first[len(INDENT) + LABEL :]
+        yield from rest
 
-def render_text(report: Report, *, color: bool = False, width: int = 100, quiet: bool = False) -> str:
-    """The report as text. color: with ANSI colours; width: of the lines, in columns; quiet: one line a run."""
-    pen = _Pen(color, width)
-    lines: list[str] = []
-    brief = quiet or len(report.runs) > 1
-    for run in report.runs:
-        if quiet or (brief and run.verdict is Verdict.PASS):
-            lines.append(_one_line(run, pen))
+
+def _spells(encoding: str, text: str) -> bool:
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def render_text(
+    report: Report, *, color: bool = False, width: int = 100, quiet: bool = False, encoding: str = "utf-8"
+) -> str:
+    """The report as text.
+
+    color: with ANSI colours. width: of the lines, in columns. quiet: one line a run. encoding: of the place where the text
+    goes; curves are drawn in ASCII where it has no block characters.
+    """
+    pen = _Pen(color, width, encoding)
+    if quiet:
+        lines = [_one_line(run, pen) for run in report.runs]
+    elif len(report.runs) == 1:
+        lines = list(_run(report.runs[0], pen))
+    else:
+        lines = [*_runs(report, pen), "", _summary(report, pen)]
+    return "\n".join(lines) + "\n"
+
+
+def _runs(report: Report, pen: _Pen) -> Iterator[str]:
+    """A block for each run with findings to act on; one line for each of the others."""
+    after_block = False
+    for i, run in enumerate(report.runs):
+        block = bool(told(run))
+        if i and (block or after_block):
+            yield ""
+        if block:
+            yield from _run(run, pen)
         else:
-            lines += [*_run(run, pen), ""]
-    if len(report.runs) > 1:
-        lines.append(_summary(report, pen))
-    return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def _title(run: RunReport) -> str:
-    return printable(run.source) + (f" [{printable(run.name)}]" if run.name else "")
+            yield _one_line(run, pen)
+        after_block = block
 
 
 def _one_line(run: RunReport, pen: _Pen) -> str:
-    found = ", ".join(f"{f.rule} {f.name}" for f in run.findings if f.severity is not Severity.INFO)
-    what = found or run.reason or f"{run.records} records"
-    return f"{pen.paint(run.verdict.value, run.verdict.value, bold=True)} {_title(run)}: {printable(what)}"
+    return f"{_badge(run.verdict, pen)}  {title(run)}: {headline(run)}"
+
+
+def _badge(kind: Verdict | Severity, pen: _Pen) -> str:
+    return pen.paint(kind.value, kind.value, bold=True)
 
 
 def _summary(report: Report, pen: _Pen) -> str:
-    counts = [(v.value, sum(run.verdict is v for run in report.runs)) for v in Verdict]
-    told = ", ".join(pen.paint(f"{count} {name}", name) for name, count in counts if count)
-    return f"{pen.paint(report.verdict.value, report.verdict.value, bold=True)} {len(report.runs)} runs: {told}"
+    found = ", ".join(pen.paint(f"{count:,} {verdict.value}", verdict.value) for verdict, count in counts(report))
+    return f"{_badge(report.verdict, pen)}  {plural(len(report.runs), 'run')}: {found}"
 
 
 def _run(run: RunReport, pen: _Pen) -> Iterator[str]:
-    counted = [f for f in run.findings if f.severity is not Severity.INFO]
-    findings = f"{len(counted)} finding{'' if len(counted) == 1 else 's'}"
-    yield f"{pen.paint(run.verdict.value, run.verdict.value, bold=True)}  {_title(run)}"
-    yield pen.paint(f"      {_described(run, findings)}", "dim")
+    yield f"{_badge(run.verdict, pen)}  {title(run)}"
+    yield from (pen.paint(line, "dim") for line in pen.wrap(_described(run)))
     if run.reason:
-        yield from pen.wrap(printable(run.reason), "      ")
-    yield from _sparkline(run)
+        yield from pen.wrap(printable(run.reason))
+    yield from _curve(run, pen)
     for finding in run.findings:
         yield ""
-        yield from _finding(finding, pen)
+        yield from _finding(finding, where(run), pen)
     yield ""
     yield from _what_ran(run, pen)
 
 
-def _described(run: RunReport, findings: str) -> str:
-    steps = "no steps" if run.first_step is None else f"steps {run.first_step} to {run.last_step}"
-    pieces = [f"{run.format}, {run.objective} objective", f"{run.records} records", steps, findings]
+def _described(run: RunReport) -> str:
+    pieces = [f"{run.format} log", f"{run.objective} objective", plural(run.records, "record")]
+    if run.first_step is not None:
+        pieces.append(span(run.first_step, run.last_step))
     if len(run.segments) > 1:
         pieces.append(f"{len(run.segments)} segments")
-    return "; ".join(pieces)
+    pieces.append(plural(len(told(run)), "finding"))
+    return ", ".join(pieces)
 
 
-def _finding(finding: Finding, pen: _Pen) -> Iterator[str]:
-    severity = finding.severity.value
-    yield f"{pen.paint(severity, severity, bold=True)}  {finding.rule} {finding.name}"
-    yield from pen.wrap(printable(finding.message), "      ")
-    yield from _evidence(finding)
-    limits = ", ".join(f"{name} {shown(value)}" for name, value in finding.threshold.items())
-    if limits:
-        yield from pen.wrap(f"threshold: {limits}; first detectable at step {finding.flagged_step}", "        ", "      ")
-    yield from pen.wrap(f"try: {printable(finding.fix)}", "        ", "      ")
-    for other in finding.related:
-        told = f"with it: {other.severity.value} {other.rule} {other.name}, from step {other.first_step}: {printable(other.message)}"
-        yield from pen.wrap(told, "        ", "      ")
-    yield f"      page: {finding.page} (trainproof rule {finding.rule})"
-
-
-def _evidence(finding: Finding) -> Iterator[str]:
-    rows = [(printable(e.metric), str(e.step), _exact(e.value), str(e.line)) for e in finding.evidence[:MOST_EVIDENCE]]
-    if not rows:
+def _curve(run: RunReport, pen: _Pen) -> Iterator[str]:
+    """The first curve of the run in one line, and under it the findings at their steps."""
+    if not run.panels:
         return
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    for metric, step, value, line in rows:
-        yield f"        {metric:<{widths[0]}}  step {step:>{widths[1]}}  {value:<{widths[2]}}  line {line:>{widths[3]}}"
+    name, steps, _ = run.panels[0].series[0]
+    if len(steps) < 2 or steps[0] == steps[-1]:
+        return
+    label = clipped(name, 20)
+    width = min(WIDEST_CURVE, pen.width - len(INDENT) - len(label) - 2)
+    yield ""
+    yield f"{INDENT}{pen.paint(label, 'dim')}  {sparkline(run.panels[0], width, pen.blocks)}"
+    indent = INDENT + " " * (len(label) + 2)
+    for finding, mark in marks(told(run), steps, width):
+        yield indent + pen.paint(mark, finding.severity.value)
+
+
+def _finding(finding: Finding, line: str, pen: _Pen) -> Iterator[str]:
+    head = pen.paint(f"{finding.rule} {finding.name}", finding.severity.value)
+    yield f"{_badge(finding.severity, pen)}  {head}{pen.paint(', ' + span(finding.first_step, finding.last_step), 'dim')}"
+    yield from pen.wrap(printable(finding.message))
+    yield from _evidence(finding, line)
+    if finding.severity is Severity.INFO:
+        return
+    yield from pen.labelled("limits", _limits(finding))
+    yield from pen.labelled("try", printable(finding.fix))
+    for other in finding.related:
+        seen = f"{other.severity.value} {other.rule} {other.name}, {span(other.first_step, other.last_step)}"
+        yield from pen.labelled("with it", seen)
+    yield from pen.labelled("page", f"{finding.page}, or: trainproof rule {finding.rule}")
+
+
+def _limits(finding: Finding) -> str:
+    limits = [f"{printable(name)} {shown(value)}" for name, value in finding.threshold.items()]
+    return ", ".join([*limits, f"seen first at step {finding.flagged_step}"])
+
+
+def _evidence(finding: Finding, line: str) -> Iterator[str]:
+    rows = [
+        (clipped(e.metric, MOST_NAME), str(e.step), exact(e.value), str(e.line))
+        for e in finding.evidence[:MOST_EVIDENCE]
+    ]
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
+    for metric, step, value, number in rows:
+        cells = (f"{metric:<{widths[0]}}", f"step {step:>{widths[1]}}", f"{value:<{widths[2]}}")
+        yield f"{INDENT}  {'  '.join(cells)}  {line} {number:>{widths[3]}}"
     if len(finding.evidence) > MOST_EVIDENCE:
-        yield f"        ... and {len(finding.evidence) - MOST_EVIDENCE} more points"
-
-
-def _exact(value: float | str) -> str:
-    return value if isinstance(value, str) else repr(value)
+        yield f"{INDENT}  and {plural(len(finding.evidence) - MOST_EVIDENCE, 'more point')}"
 
 
 def _what_ran(run: RunReport, pen: _Pen) -> Iterator[str]:
-    told = f"checked {len(run.checked)} rules"
+    yield from pen.labelled("checked", plural(len(run.checked), "rule"))
     if run.skipped:
-        told += f", skipped {len(run.skipped)}: " + "; ".join(_by_reason(run.skipped))
-    yield from pen.wrap(told, "  ")
+        yield from pen.labelled("skipped", f"{len(run.skipped)}: {'; '.join(_skipped(run))}")
     if run.dropped:
-        first = ", ".join(f"line {d.line} ({printable(d.why)})" for d in run.dropped_lines[:3])
-        yield from pen.wrap(f"dropped {run.dropped} lines or cells: {first}{' ...' if run.dropped > 3 else ''}", "  ")
+        first = "; ".join(f"line {d.line}: {printable(d.why)}" for d in run.dropped_lines[:MOST_DROPPED])
+        more = "; ..." if run.dropped > MOST_DROPPED else ""
+        yield from pen.labelled(
+            "dropped", f"{'1 line or cell' if run.dropped == 1 else f'{run.dropped:,} lines or cells'}: {first}{more}"
+        )
     if run.masked:
-        yield from pen.wrap(f"the logger may hide non-finite values of: {', '.join(map(printable, run.masked))}", "  ")
+        names = ", ".join(clipped(name, MOST_NAME) for name in run.masked)
+        yield from pen.labelled("masked", f"this logger may hide non-finite values of {names}")
     if run.overrides:
-        changed = ", ".join(f"{name} = {shown(value)}" for name, value in run.overrides.items())
-        yield from pen.wrap(f"thresholds changed: {changed}", "  ")
+        changed = ", ".join(f"{printable(name)} = {shown(value)}" for name, value in run.overrides.items())
+        yield from pen.labelled("changed", f"thresholds {changed}")
 
 
-def _by_reason(skipped: dict[str, str]) -> Iterable[str]:
-    reasons: dict[str, list[str]] = {}
-    for code, reason in skipped.items():
-        reasons.setdefault(reason, []).append(code)
-    return (f"{printable(reason)} ({', '.join(codes)})" for reason, codes in reasons.items())
-
-
-def _sparkline(run: RunReport) -> Iterator[str]:
-    """The first curve of the run in one line, and under it the findings at their steps."""
-    panel = next((p for p in run.panels if p.series), None)
-    if panel is None:
-        return
-    name, steps, values = panel.series[0]
-    if len(steps) < 2 or steps[0] == steps[-1]:
-        return
-    yield f"      {sparkline(steps, values, panel.log_scale)}  {printable(name)}"
-    marks = [" "] * SPARK_WIDTH
-    for finding in reversed([f for f in run.findings if f.severity is not Severity.INFO]):
-        marks[_column(finding.first_step, steps)] = "^"
-    if "^" in marks:
-        yield f"      {''.join(marks).rstrip()} {', '.join(f.rule for f in run.findings if f.severity is not Severity.INFO)}"
-
-
-def _column(step: int, steps: tuple[int, ...]) -> int:
-    share = (step - steps[0]) / (steps[-1] - steps[0])
-    return min(SPARK_WIDTH - 1, max(0, int(share * SPARK_WIDTH)))
-
-
-def sparkline(steps: tuple[int, ...], values: tuple[float, ...], log_scale: bool) -> str:
-    """The curve in SPARK_WIDTH blocks: the largest value of each stretch of steps; x where a value is not finite."""
-    cells: list[list[float]] = [[] for _ in range(SPARK_WIDTH)]
-    for step, value in zip(steps, values, strict=True):
-        cells[_column(step, steps)].append(value)
-    finite = [math.log(v) if log_scale else v for v in values if math.isfinite(v)]
-    low, high = min(finite, default=0.0), max(finite, default=0.0)
-    drawn, last = [], " "
-    for cell in cells:
-        last = _block(cell, low, high, log_scale) if cell else last
-        drawn.append(last)
-    return "".join(drawn)
-
-
-def _block(cell: list[float], low: float, high: float, log_scale: bool) -> str:
-    if any(not math.isfinite(v) for v in cell):
-        return "x"
-    top = max(math.log(v) if log_scale else v for v in cell)
-    span = high / 2 - low / 2
-    share = 0.0 if span <= 0 else (top / 2 - low / 2) / span
-    return _BLOCKS[min(len(_BLOCKS) - 1, int(share * len(_BLOCKS)))]
+def _skipped(run: RunReport) -> Iterator[str]:
+    for reason, codes in by_reason(run.skipped):
+        more = " ..." if len(codes) > MOST_CODES else ""
+        yield f"{reason} ({', '.join(codes[:MOST_CODES])}{more})"

@@ -1,0 +1,63 @@
+"""Phrases that the text and the HTML report share."""
+
+from __future__ import annotations
+
+from trainproof.report.escape import clipped, printable
+from trainproof.verdict import Finding, Report, RunReport, Severity, Verdict
+
+#: characters of a path or a run's name that are shown
+MOST_TITLE = 300
+#: formats without lines: there `line` is the number of the record
+RECORD_FORMATS = frozenset({"tensorboard", "table", "dict"})
+
+
+def title(run: RunReport) -> str:
+    """The run as the user named it, and its own name where one file holds several."""
+    return clipped(run.source, MOST_TITLE) + (f" [{clipped(run.name, MOST_TITLE)}]" if run.name else "")
+
+
+def told(run: RunReport) -> tuple[Finding, ...]:
+    """The findings that move the verdict."""
+    return tuple(finding for finding in run.findings if finding.severity is not Severity.INFO)
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def span(first: int | None, last: int | None) -> str:
+    if first is None or last is None:
+        return "no steps"
+    return f"step {first}" if first == last else f"steps {first} to {last}"
+
+
+def headline(run: RunReport) -> str:
+    """The verdict's reason in one line."""
+    findings = told(run)
+    if findings:
+        first = findings[0]
+        more = f", and {plural(len(findings) - 1, 'more finding')}" if len(findings) > 1 else ""
+        return f"{first.rule} {first.name} at {span(first.first_step, first.last_step)}{more}"
+    if run.reason:
+        return printable(run.reason)
+    return f"{plural(len(run.checked), 'rule')} ran on {plural(run.records, 'record')} and found nothing to warn of"
+
+
+def counts(report: Report) -> list[tuple[Verdict, int]]:
+    """How many runs got each verdict, worst first; verdicts that no run got are left out."""
+    worst_first = (Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS)
+    found = [(verdict, sum(run.verdict is verdict for run in report.runs)) for verdict in worst_first]
+    return [(verdict, count) for verdict, count in found if count]
+
+
+def by_reason(skipped: dict[str, str]) -> list[tuple[str, list[str]]]:
+    """The skipped rules under each reason, the most frequent reason first."""
+    reasons: dict[str, list[str]] = {}
+    for code, reason in skipped.items():
+        reasons.setdefault(printable(reason), []).append(code)
+    return sorted(reasons.items(), key=lambda item: -len(item[1]))
+
+
+def where(run: RunReport) -> str:
+    """What the number of an evidence's `line` counts."""
+    return "record" if run.format in RECORD_FORMATS else "line"
