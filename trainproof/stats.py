@@ -40,10 +40,11 @@ _ROWS = 8192  # windows sorted at a time: bounds memory to 4 MiB
 
 
 class Baseline(NamedTuple):
-    """Where a series stood just before each record: `median` M and `scale` S, shape (n,), NaN where too few records came before."""
+    """Where a series stood just before each record: median M, scale S and 95th percentile, shape (n,), NaN where too few came before."""
 
     median: Floats
     scale: Floats
+    high: Floats
 
 
 class Trend(NamedTuple):
@@ -112,33 +113,33 @@ def baseline(x: Floats, lag: int = 5) -> Baseline:
     quantum are measured on public logs (bfloat16 losses have a MAD of 0).
     """
     n = len(x)
-    median, scale = np.full(n, np.nan), np.full(n, np.nan)
+    base = Baseline(np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan))
     for i in range(BASELINE_MINIMUM - 1 + lag, min(n, BASELINE_WINDOW - 1 + lag)):
         row = np.sort(x[: i - lag + 1])[np.newaxis]
-        median[i], scale[i] = (column[0] for column in _location_scale(row))
+        for column, value in zip(base, _described(row), strict=True):
+            column[i] = value[0]
     offset = BASELINE_WINDOW - 1 + lag  # the record whose baseline is the first full window
     exact = min(n, max(BASELINE_EXACT, offset))
     if n > offset:
-        _fill(x[: exact - lag], 1, offset, median[:exact], scale[:exact])
+        _fill(x[: exact - lag], 1, offset, Baseline(*(column[:exact] for column in base)))
     if n > exact:
         start = exact - offset
-        _fill(x[start : n - lag], BASELINE_STRIDE, exact, median, scale)
-    return Baseline(median, scale)
+        _fill(x[start : n - lag], BASELINE_STRIDE, exact, base)
+    return base
 
 
-def _fill(x: Floats, stride: int, first: int, median: Floats, scale: Floats) -> None:
+def _fill(x: Floats, stride: int, first: int, base: Baseline) -> None:
     """Write the baselines of the windows of `x`, `stride` apart, into records `first` on; each one serves `stride` records."""
-    n = len(median)
+    n = len(base.median)
     for start, rows in windows(x, BASELINE_WINDOW, stride):
-        m, s = _location_scale(rows)
         at = first + start * stride
-        stop = min(n, at + len(m) * stride)
-        median[at:stop] = np.repeat(m, stride)[: stop - at]
-        scale[at:stop] = np.repeat(s, stride)[: stop - at]
+        stop = min(n, at + len(rows) * stride)
+        for column, values in zip(base, _described(rows), strict=True):
+            column[at:stop] = np.repeat(values, stride)[: stop - at]
 
 
-def _location_scale(rows: Floats) -> tuple[Floats, Floats]:
-    """M and S of each sorted row."""
+def _described(rows: Floats) -> Baseline:
+    """M, S and the 95th percentile of each sorted row."""
     median = row_median(rows)
     with np.errstate(over="ignore", invalid="ignore"):
         mad = row_median(np.sort(np.abs(rows - median[:, np.newaxis]), axis=1))
@@ -146,7 +147,7 @@ def _location_scale(rows: Floats) -> tuple[Floats, Floats]:
     quantum = np.where(gaps > 0, gaps, np.inf).min(axis=1, initial=np.inf)
     quantum[np.isinf(quantum)] = 0.0
     scale = np.maximum(np.maximum(MAD_TO_SIGMA * mad, 0.02 * np.abs(median)), quantum)
-    return median, scale
+    return Baseline(median, scale, rows[:, math.ceil(0.95 * rows.shape[1]) - 1])
 
 
 def schedule(n: int, start: int = 50) -> Ints:

@@ -335,6 +335,8 @@ class GradientThresholds(msgspec.Struct, frozen=True):
     explosion_z: float = 5.0  # scales S of the logarithm: a heavy-tailed norm reaches 5 x its median by chance
     explosion_single: float = 10.0
     explosion_rl: float = 2.0  # factor on all of these for reward objectives
+    explosion_end: int = 20  # records at the end that say where the norm went
+    explosion_back: float = 2.0  # times the level before, at the end: it came back
     explosion_near: int = 10  # records within which the loss corroborates
     explosion_loss_z: float = 5.0  # scales S of the loss
 
@@ -374,6 +376,8 @@ class GradientThresholds(msgspec.Struct, frozen=True):
     explosion_se: float = 9.0  # standard errors of a median of 5, in log units (as TP203)
     explosion_start: float = 0.25  # of the median of the grace period: far below it, a ratio means little
     explosion_single: float = 10.0  # times, single records, INFO
+    explosion_end: int = 20  # records at the end that say where the norm went
+    explosion_back: float = 2.0  # times the level before, at the end: it came back
     explosion_near: int = 10  # records within which a loss spike corroborates
     explosion_loss_z: float = 5.0  # scales S of that spike (as TP201)
     explosion_loss_ratio: float = 1.10

@@ -8,6 +8,7 @@ import numpy as np
 
 from trainproof import stats
 from trainproof.frame import Frame, Series
+from trainproof.names import higher_is_better
 from trainproof.rules import train_eval  # noqa: F401  registers TP506, TP507 and TP509
 from trainproof.rules.eval_series import (
     Metric,
@@ -285,7 +286,7 @@ def eval_frozen(frame: Frame, t: EvaluationThresholds) -> Iterator[Sighting]:
 
     False positives
     Values that have been 0 or negative constants since the first evaluation are placeholders (some trainers never compute them); a
-    perfect 1.0; coarse metrics of tiny sets (fewer than 6 digits).
+    perfect 1.0; a cached result beside other splits that move (WARN); coarse metrics of tiny sets (fewer than 6 digits).
 
     What to try
     Evaluate two checkpoints by hand.
@@ -294,8 +295,9 @@ def eval_frozen(frame: Frame, t: EvaluationThresholds) -> Iterator[Sighting]:
     if not known:
         raise CannotTell("no evaluation loss and no metric with a known direction")
     for name in eval_names(frame):
-        if name in known and (seen := _frozen(frame[name].finite, t)):
+        if name in known and (seen := _frozen(frame, frame[name].finite, t)):
             yield seen
+            return
 
 
 def eval_losses_or_none(frame: Frame) -> list[Series]:
@@ -305,7 +307,7 @@ def eval_losses_or_none(frame: Frame) -> list[Series]:
         return []
 
 
-def _frozen(evals: Series, t: EvaluationThresholds) -> Sighting | None:
+def _frozen(frame: Frame, evals: Series, t: EvaluationThresholds) -> Sighting | None:
     if len(evals) < t.frozen_warn:
         return None
     value = float(evals.value[-1])
@@ -314,16 +316,28 @@ def _frozen(evals: Series, t: EvaluationThresholds) -> Sighting | None:
     pinned = value == 0 and start > 0 and length >= t.frozen_fail
     if not pinned and (length < t.frozen_warn or significant_digits(value) < t.frozen_digits or value in (0.0, -1.0)):
         return None
-    severity = FAIL if length >= t.frozen_fail else WARN
+    cached = _others_move(frame, int(evals.step[start]))
+    severity = FAIL if length >= t.frozen_fail and not cached else WARN
     return sighting(
         severity,
-        f"{evals.name} is exactly {value!r} in the last {length} evaluations, since step {evals.step[start]}.",
+        f"{evals.name} is exactly {value!r} in the last {length} evaluations, since step {evals.step[start]}"
+        f"{', while other evaluations of the same steps move: consistent with a cached result' if cached else ''}.",
         evals,
         first=start,
         last=stop - 1,
         flagged=start + (t.frozen_fail if severity is FAIL else t.frozen_warn) - 1,
         threshold={"evaluations": t.frozen_fail if severity is FAIL else t.frozen_warn, "digits": t.frozen_digits},
     )
+
+
+def _others_move(frame: Frame, since_step: int) -> bool:
+    """Whether a metric of another split has moved since a step: then the model changes, and only this evaluation does not."""
+    for name, series in frame.items():
+        if name.startswith(("test/", "train/")) and higher_is_better(name) is not None:
+            late = series.value[series.step >= since_step]
+            if len(late) > 1 and (late != late[0]).any():
+                return True
+    return False
 
 
 def significant_digits(value: float) -> int:

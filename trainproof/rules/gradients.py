@@ -40,7 +40,7 @@ def grad_explosion(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
     A gradient norm that jumps and stays precedes a loss spike or a divergence.
 
     Formula
-    After 50 records: median of 5 / median of 64 >= 5 and 5 scales of the logarithm: WARN; >= 20, or a loss spike within 10 records, FAIL. Twice that for reward
+    After 50 records: median of 5 / median of 64 >= 5 and 5 scales of the logarithm: WARN; >= 20, or a loss spike within 10 records, FAIL; WARN when the norm has come back to twice its level or less by the end. Twice that for reward
     objectives. A single norm 10 x its level is told as INFO.
 
     False positives
@@ -63,7 +63,8 @@ def grad_explosion(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
         flagged = int(hits[0])
         worst = int(hits[np.argmax(ratio[hits])])
         spiked = frame.objective in SUPERVISED and _loss_spike(frame, grads, flagged, t)
-        severity = FAIL if ratio[worst] >= factor * t.explosion_fail or spiked else WARN
+        over = _came_back(grads, flagged, t)
+        severity = FAIL if (ratio[worst] >= factor * t.explosion_fail or spiked) and not over else WARN
         yield sighting(
             severity,
             f"the gradient norm rose to {ratio[worst]:.3g} x its level (median of 5 against the 64 records before) at step {grads.step[worst]}"
@@ -99,6 +100,13 @@ def _growth(grads: Series) -> tuple[stats.Floats, stats.Floats, stats.Floats]:
     with np.errstate(invalid="ignore", over="ignore"):
         rise = stats.median5(log) - base.median
         return np.exp(rise), rise / base.scale, np.exp(log - base.median)
+
+
+def _came_back(grads: Series, flagged: int, t: GradientThresholds) -> bool:
+    """Whether the norm ended near the level that it had before it rose."""
+    before = float(np.median(grads.value[max(0, flagged - 4 - stats.BASELINE_WINDOW) : flagged - 4]))
+    end = float(np.median(grads.value[-t.explosion_end :]))
+    return flagged < len(grads) - t.explosion_end and end <= t.explosion_back * before
 
 
 def _loss_spike(frame: Frame, grads: Series, flagged: int, t: GradientThresholds) -> bool:

@@ -36,6 +36,8 @@ def episodes(loss: Series, t: LossThresholds) -> list[Episode]:
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         rise = m5 - base.median
         above = (rise >= t.spike_z * base.scale) & (rise >= (t.spike_ratio - 1) * np.abs(base.median))
+        # Batches of two kinds make a loss with two levels: what the records before reached now and then is no spike.
+        above &= m5 > base.high
         # Losses are skewed: what is far in units of the scale may be near in logarithms.
         above &= (base.median <= 0) | (np.log(m5 / base.median) >= t.spike_log_z * base.scale / base.median)
     found: list[Episode] = []

@@ -112,6 +112,12 @@ def _eval_improves(frame: Frame, step: int, t: EvaluationThresholds) -> bool:
     return still_improving(frame, step, t) is not None
 
 
+def _trained_between(loss: Series, evals: Series) -> stats.Bools:
+    """Evaluations with a training loss since the one before: an older loss says nothing of the scale now."""
+    upto = np.searchsorted(loss.step, evals.step, side="right")
+    return np.diff(upto, prepend=0) > 0
+
+
 @rule(
     "TP507",
     "eval-too-good",
@@ -220,12 +226,13 @@ def train_eval_scale_mismatch(frame: Frame, t: EvaluationThresholds) -> Iterator
         if len(evals) < t.scale_min_evals or not (evals.value > 0).all():
             continue
         ratio = np.array([_level_at(loss, int(step)) for step in evals.step]) / evals.value
+        ratio[~_trained_between(loss, evals)] = np.nan
         late = ratio[len(ratio) // 2 :]
         run = stats.first_run(np.nan_to_num(late) >= t.scale_ratio, t.scale_evals)
         if run is None:
             continue
         flagged = len(ratio) // 2 + run[0] + t.scale_evals - 1
-        steady = late[np.isfinite(late)]
+        steady = late[np.isfinite(late)]  # not empty: the run above is among them
         middle = float(np.median(steady))
         spread = float(np.std(steady)) / middle
         factor = next(
