@@ -25,7 +25,7 @@ from trainproof.verdict import (
 )
 
 #: Families whose rules say something of the training itself: a run on which none of them could run is SKIP, never PASS.
-JUDGING_FAMILIES = frozenset({"loss", "learning_rate", "gradients", "evaluation"})
+JUDGING_FAMILIES = frozenset({"loss", "learning_rate", "gradients", "evaluation", "preference"})
 #: ... and rules outside these families that judge the loss itself.
 JUDGING_RULES = frozenset({"TP101", "TP110"})
 

@@ -471,6 +471,25 @@ class EvaluationThresholds(msgspec.Struct, frozen=True):
     scale_near: float = 0.15  # relative distance from the declared factor
 
 
+class PreferenceThresholds(msgspec.Struct, frozen=True):
+    """Family TP8."""
+
+    # TP804 no-advantage-signal. Source: a public run with an all-equal group in 84 of 100 records.
+    signal_share: float = 0.9  # of the groups
+    signal_window: int = 20  # records
+    signal_records: int = 10  # of these
+    signal_rises: float = 3.0  # Mann-Kendall Z of a reward that rises all the same
+    signal_dead: int = 50  # records without any movement: FAIL
+
+    # TP807 reward-collapse. Source: public episode logs.
+    collapse_min_records: int = 40
+    collapse_width: int = 10  # records of a level
+    collapse_share: float = 0.50  # of what had been gained, FAIL
+    collapse_share_warn: float = 0.40
+    collapse_noise: float = 3.0  # units of noise
+    collapse_records: int = 20
+
+
 class Thresholds(msgspec.Struct, frozen=True):
     """All thresholds, one group a rule family (the field is the family's module name)."""
 
@@ -480,6 +499,7 @@ class Thresholds(msgspec.Struct, frozen=True):
     learning_rate: LearningRateThresholds = LearningRateThresholds()
     gradients: GradientThresholds = GradientThresholds()
     evaluation: EvaluationThresholds = EvaluationThresholds()
+    preference: PreferenceThresholds = PreferenceThresholds()
 
     def with_overrides(self, overrides: dict[str, float]) -> Thresholds:
         """These thresholds with `family.field` keys replaced. Raises UsageError for an unknown key."""

@@ -24,6 +24,7 @@ FAMILIES = {
     "TP3": "learning_rate",
     "TP4": "gradients",
     "TP5": "evaluation",
+    "TP8": "preference",
 }
 
 
