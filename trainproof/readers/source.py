@@ -27,8 +27,8 @@ _LFS = b"version https://git-lfs"
 class LogInput:
     """One log file, standard input (path "-"), or `data` given in memory.
 
-    It holds one stream at a time: `open` ends the one before. `overlong` collects the numbers of the lines that `chunks`
-    and `lines` replaced by empty ones.
+    It holds one stream at a time: `open` ends the one before. `overlong` collects the numbers of the lines that
+    `chunks` and `lines` replaced by empty ones.
     """
 
     def __init__(self, path: str, data: bytes | None = None) -> None:
@@ -43,7 +43,7 @@ class LogInput:
         """The first 64 KiB. Raises InputError when the log cannot be read, is empty, or is a pointer to a log."""
         if self._head is None:
             head = self.open().read(HEAD_BYTES)
-            self.close()
+            self._end()
             if not head:
                 raise InputError(f"{self.path}: empty, expected a training log")
             if head.startswith(_LFS):
@@ -53,7 +53,7 @@ class LogInput:
 
     def open(self) -> Stream:
         """A fresh stream over the whole log, decompressed and as UTF-8 where it is text. Raises InputError."""
-        self.close()
+        self._end()
         if self._spool is not None:
             self._spool.seek(0)
             return opened(self._spool, self.path)
@@ -61,7 +61,12 @@ class LogInput:
         return opened(self._file, self.path)
 
     def close(self) -> None:
-        """Close the file, if it is open; `open` opens it again."""
+        """Let go of the file, and of what was kept of standard input."""
+        self._end()
+        if self._spool is not None:
+            self._spool.close()
+
+    def _end(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -77,7 +82,7 @@ class LogInput:
                     f"{self.path}: more than {MOST_DOCUMENT_BYTES >> 30} GiB in one document, expected a log"
                 )
             parts.append(piece)
-        self.close()
+        self._end()
         return b"".join(parts)
 
     def chunks(self) -> Iterator[bytes]:
@@ -104,7 +109,7 @@ class LogInput:
                 if size > MOST_LINE_BYTES:
                     self.overlong.append(line)
                     rest, size, skipping = [], 0, True
-        self.close()
+        self._end()
         if size:
             yield b"".join(rest)
 
@@ -154,6 +159,7 @@ def _spooled(path: str, data: bytes | None) -> IO[bytes]:
     spool: IO[bytes] = tempfile.SpooledTemporaryFile(RATIO_FREE_BYTES)  # noqa: SIM115  lives as long as the input
     while piece := sys.stdin.buffer.read(PIECE_BYTES):
         if spool.tell() + len(piece) > MOST_UNPACKED_BYTES:
+            spool.close()
             raise InputError(f"{path}: more than {MOST_UNPACKED_BYTES >> 30} GiB, expected a log")
         spool.write(piece)
     return spool

@@ -54,7 +54,7 @@ def _unpacker(raw: IO[bytes], start: bytes) -> Any:
     if start.startswith(_GZIP):
         import gzip
 
-        return gzip.GzipFile(fileobj=raw)
+        return gzip.GzipFile(fileobj=raw, mode="rb")
     if start.startswith(_XZ):
         return _Xz(raw)
     if start.startswith(_ZSTD):
