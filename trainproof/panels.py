@@ -15,8 +15,8 @@ from trainproof.verdict import Finding, Panel
 MOST_POINTS = 1000
 #: parts (`loss/<part>`, `lr/<group>`) drawn where the whole was not logged, and panels for other metrics that findings cite
 MOST_PARTS, MOST_CITED = 4, 6
-#: a positive curve is drawn on a log scale when the middle 90 % of it, or its highest point over its median, spans more than this
-LOG_RANGE = 100.0
+#: a positive curve is drawn on a log scale when the middle 90 % of it spans more than this, or its peak is so much above its median
+LOG_RANGE, LOG_PEAK = 100.0, 20.0
 
 #: title, unit and metrics of one panel, in order; those that were logged are drawn
 PANELS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -96,4 +96,4 @@ def _wants_log(drawn: Sequence[Series]) -> bool:
     if not len(values) or values.min() <= 0:
         return False
     low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
-    return bool(high > LOG_RANGE * low or values.max() > LOG_RANGE * middle)
+    return bool(high > LOG_RANGE * low or values.max() > LOG_PEAK * middle)

@@ -63,12 +63,15 @@ def _rounds(low: float, high: float, count: int) -> list[float]:
 
 
 def _decades(scale: Scale, count: int) -> list[float]:
-    """Powers of ten, every so many; where fewer than two fit, round values."""
+    """Powers of ten, every so many; with their doubles and fives where there are few; round values where there are none."""
     first, last = max(-307, math.ceil(math.log10(scale.low))), math.floor(math.log10(scale.high))
     powers = range(first, last + 1)
-    if len(powers) < 2:
-        return [value for value in _rounds(scale.low, scale.high, count) if value > 0]
-    return [10.0**p for p in powers[:: -(-len(powers) // count)]]
+    if len(powers) > 2:
+        return [10.0**p for p in powers[:: -(-len(powers) // count)]]
+    finer = [
+        m * 10.0**p for p in range(first - 1, last + 1) for m in (1, 2, 5) if scale.low <= m * 10.0**p <= scale.high
+    ]
+    return finer if len(finer) > 1 else _rounds(scale.low, scale.high, count)
 
 
 def label(value: float, among: list[float]) -> str:

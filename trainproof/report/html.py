@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trainproof.report.escape import clipped, exact, printable, shown
 from trainproof.report.svg import Mark, Picture, draw
-from trainproof.report.wording import by_reason, counts, headline, plural, span, title, told, where
+from trainproof.report.wording import (
+    by_reason,
+    counts,
+    headline,
+    plural,
+    shared_folder,
+    span,
+    title,
+    told,
+    where,
+)
 from trainproof.verdict import Finding, Panel, Report, RunReport, Severity, Verdict
 
 if TYPE_CHECKING:
@@ -18,8 +28,8 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 #: in a report on several runs: runs whose curves are drawn, worst first; of a run that passes only the first panel is drawn
 MOST_DRAWN = 20
-#: findings that are open on the page; the rest of a long list is folded
-MOST_OPEN = 20
+#: findings that are told in full at first sight; of the others the page shows a line that opens
+MOST_OPEN = 3
 MOST_NAME = 80
 _WORST_FIRST = (Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS)
 
@@ -39,7 +49,8 @@ def render_html(report: Report) -> str:
     ranked = sorted(enumerate(report.runs, 1), key=lambda item: _WORST_FIRST.index(item[1].verdict))
     alone = len(ranked) == 1
     sections = [_section(run, f"run-{i}", alone, rank < MOST_DRAWN) for rank, (i, run) in enumerate(ranked)]
-    return _template().render(report=report, sections=sections, alone=alone) + "\n"
+    folder = shared_folder(report)
+    return _template().render(report=report, sections=sections, alone=alone, folder=folder) + "\n"
 
 
 def _section(run: RunReport, key: str, alone: bool, drawn: bool) -> Section:
@@ -50,15 +61,18 @@ def _section(run: RunReport, key: str, alone: bool, drawn: bool) -> Section:
 
 
 def _pictures(run: RunReport, panels: Sequence[Panel], marks: list[Mark], key: str) -> list[Picture]:
-    """The panels over the same steps, each with the findings that concern it; the first also has those that concern none."""
+    """The panels over the same steps, each with the findings that concern it; the first also has those that concern none.
+
+    After the first come the panels with findings.
+    """
     steps = (run.first_step or 0, run.last_step or 0)
     metrics = [{name for name, _, _ in panel.series} for panel in panels]
     drawn: set[str] = set().union(*metrics)
-    pictures = []
+    drawings: list[tuple[Panel, list[Mark]]] = []
     for i, (panel, mine) in enumerate(zip(panels, metrics, strict=True)):
-        concern = [seen for mark in marks for seen in _concern(mark, mine, None if i else drawn)]
-        pictures.append(draw(panel, concern, steps, f"{key}-{i + 1}"))
-    return pictures
+        drawings.append((panel, [seen for mark in marks for seen in _concern(mark, mine, None if i else drawn)]))
+    drawings[1:] = sorted(drawings[1:], key=lambda drawing: not drawing[1])
+    return [draw(panel, concern, steps, f"{key}-{i}") for i, (panel, concern) in enumerate(drawings, 1)]
 
 
 def _concern(mark: Mark, metrics: set[str], drawn: set[str] | None) -> Iterator[Mark]:

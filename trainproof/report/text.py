@@ -156,7 +156,7 @@ def _finding(finding: Finding, line: str, pen: _Pen) -> Iterator[str]:
 
 def _limits(finding: Finding) -> str:
     limits = [f"{printable(name)} {shown(value)}" for name, value in finding.threshold.items()]
-    return ", ".join([*limits, f"seen first at step {finding.flagged_step}"])
+    return ", ".join([*limits, f"crossed at step {finding.flagged_step}"])
 
 
 def _evidence(finding: Finding, line: str) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from trainproof.report.escape import clipped, printable
 from trainproof.verdict import Finding, Report, RunReport, Severity, Verdict
 
@@ -11,9 +13,18 @@ MOST_TITLE = 300
 RECORD_FORMATS = frozenset({"tensorboard", "table", "dict"})
 
 
-def title(run: RunReport) -> str:
-    """The run as the user named it, and its own name where one file holds several."""
-    return clipped(run.source, MOST_TITLE) + (f" [{clipped(run.name, MOST_TITLE)}]" if run.name else "")
+def title(run: RunReport, below: str = "") -> str:
+    """The run as the user named it, and its own name where one file holds several. below: the folder to leave out."""
+    return clipped(run.source.removeprefix(below), MOST_TITLE) + (
+        f" [{clipped(run.name, MOST_TITLE)}]" if run.name else ""
+    )
+
+
+def shared_folder(report: Report) -> str:
+    """The folder, with a slash at its end, that all runs are below; empty where there is none."""
+    folders = [run.source.rpartition("/")[0] for run in report.runs]
+    shared = posixpath.commonpath(folders) if all(folders) and len({f[0] == "/" for f in folders}) == 1 else ""
+    return f"{shared}/" if shared else ""
 
 
 def told(run: RunReport) -> tuple[Finding, ...]:
