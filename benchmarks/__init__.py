@@ -1,0 +1,1 @@
+"""How fast trainproof is, as ratios against named libraries in the same run on the same files."""
