@@ -225,15 +225,15 @@ def _decile_medians(x: stats.Floats) -> tuple[float, float]:
 
 
 def _learned(x: stats.Floats, t: LossThresholds) -> bool | None:
-    """True when the loss fell, False when it did not, None when its noise hides the answer."""
+    """False when the loss stayed where it was, True when it moved, None when its noise hides the answer."""
     first, last = _decile_medians(x)
     tenth = max(1, len(x) // 10)
     se = math.sqrt(2) * stats.MEDIAN_SE * stats.difference_noise(x) / math.sqrt(tenth)
     scale = abs(first) or 1.0
     drop = (first - last) / scale
     ever = (first - float(stats.block_medians(x, 10).min())) / scale
-    if drop >= t.never_drop or ever - t.never_se * se / scale >= t.never_drop:
-        return True  # what was learned and then lost is the business of other rules
+    if -drop >= t.never_drop or drop >= t.never_drop or ever - t.never_se * se / scale >= t.never_drop:
+        return True  # a loss that rose, or fell and rose again, is the business of other rules
     if stats.mann_kendall(stats.block_medians(x)) <= t.never_z:
         return True
     return False if drop + t.never_se * se / scale < t.never_drop else None
