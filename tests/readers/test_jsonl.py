@@ -91,6 +91,16 @@ def test_the_fast_way_is_taken_across_key_sets(monkeypatch: pytest.MonkeyPatch) 
     assert sum(taken) > 450
 
 
+def test_thousands_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "PIECE_BYTES", 1024)
+    records = [
+        {"step": i, **{f"metric{j}": 1.0 for j in range(300 * (i % 3), 300 * (i % 3) + 900)}} for i in range(1, 10)
+    ]
+    frame = read_bytes("jsonl", lines_of(records))
+    assert len(frame) == 1500
+    assert len(frame["metric650"]) == 9
+
+
 def test_absent_is_not_nan() -> None:
     frame = read_bytes(
         "jsonl", b'{"step": 1, "loss": NaN}\n{"step": 2}\n{"step": 3, "loss": null}\n{"step": 4, "loss": 1}\n'

@@ -1,11 +1,12 @@
 """The fast way to decode many JSON objects that share few sets of keys: into structs made from the keys seen so far.
 
-A strict decoder refuses NaN literals, so in a struct NaN can only mean that the key was absent. Whatever does not fit
-(new keys, literals, broken text) is refused as a whole, and the caller reads it the tolerant way with the same result.
+A strict decoder refuses NaN literals, so in a field of floats NaN can only mean that the key was absent. Whatever does
+not fit (new keys, broken text) is refused as a whole, and the caller reads it the tolerant way with the same result.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
@@ -20,6 +21,13 @@ from trainproof.readers.columns import Cells
 MOST_KEYS = 512
 #: bytes decoded at once: small enough for the objects to stay in the processor's cache
 PIECE_BYTES = 256 * 1024
+#: literals that a strict decoder refuses, and the same as text; within a text the quotes would make it no JSON
+_LITERALS = tuple(
+    (colon + literal, colon + b'"' + literal + b'"')
+    for colon in (b": ", b":")
+    for literal in (b"NaN", b"Infinity", b"-Infinity")
+)
+_LARGEST = sys.float_info.max
 
 Records = list[Any]
 
@@ -28,14 +36,16 @@ class Layout:
     """The keys seen so far, in the order in which records spell them, and decoders made for them."""
 
     def __init__(self) -> None:
-        self._numeric: dict[str, bool] = {}  # key -> every value so far was a JSON number
+        self._numeric: dict[str, bool] = {}  # key -> every value so far was a finite number
         self._decoders: tuple[Callable[[bytes], Records], Callable[[bytes], Records]] | None = None
 
     def learn(self, record: Mapping[str, object]) -> None:
         """Take up a record's keys, so that the next records like it can be decoded."""
         previous = None
         for key, value in record.items():
-            number = type(value) in (int, float)
+            if len(self._numeric) > MOST_KEYS:
+                return
+            number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST
             if key not in self._numeric:
                 self._insert(key, previous, number)
             elif self._numeric[key] and not number:
@@ -72,7 +82,7 @@ class Layout:
         """Put a new key behind the key that it follows in its record."""
         keys = list(self._numeric.items())
         at = 0 if previous is None else list(self._numeric).index(previous) + 1
-        self._numeric = dict([*keys[:at], (key, number), *keys[at:]]) if len(keys) <= MOST_KEYS else self._numeric
+        self._numeric = dict([*keys[:at], (key, number), *keys[at:]])
         self._decoders = None
 
     def _decode(self, kind: int, data: bytes) -> Records | None:
@@ -80,7 +90,13 @@ class Layout:
             return None
         try:
             self._decoders = self._decoders or _decoders(self._numeric)
-            return self._decoders[kind](data)
+            try:
+                return self._decoders[kind](data)
+            except msgspec.DecodeError:
+                quoted = data
+                for literal, text in _LITERALS:
+                    quoted = quoted.replace(literal, text)
+                return self._decoders[kind](quoted)
         except (ValueError, RecursionError):  # msgspec's errors, and keys that no struct can have, are ValueErrors
             return None
 
