@@ -15,7 +15,6 @@ from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.columns import Batch
 from trainproof.readers.values import LARGEST_STEP, SMALLEST_STEP, as_float, as_step, flatten
 
-
 #: records from which it is decided what numbers them
 LEARNED_RECORDS = 200
 
