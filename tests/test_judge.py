@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.rules.helpers import make_frame
+from tests.rules.helpers import make_frame, make_series
 from trainproof.errors import UsageError
 from trainproof.frame import Frame, Segment
 from trainproof.judge import Settings, judge_frames, judge_run, selected_rules
@@ -92,7 +92,8 @@ def test_statistics_do_not_cross_a_restart() -> None:
 
 def test_a_loss_known_only_in_parts_is_judged_by_part() -> None:
     parts = {"loss/box": noisy([1.5] * 100), "loss/cls": noisy([1.5] * 50 + [4.5] * 50)}
-    run = judge_run(make_frame(**parts), Settings(select=("TP203",)))
+    frame = Frame({name: make_series(name, values) for name, values in parts.items()})
+    run = judge_run(frame, Settings(select=("TP203",)))
     assert [finding.evidence[0].metric for finding in run.findings] == ["loss/cls"]
 
 

@@ -103,7 +103,7 @@ class Repair(NamedTuple):
     first_step: int
     last_step: int
     line: int
-    count: int
+    count: int  # type: ignore[assignment]  # the tuple's own count() is not wanted here
     of: int
     detail: str
 

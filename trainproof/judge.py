@@ -134,7 +134,7 @@ def _unmet_need(rule: Rule, frame: Frame) -> str | None:
                 return f"no {need} metric in the log"
         elif need not in frame:
             return f"no {need} in the log"
-    first = rule.needs[0] if rule.needs else None
+    first = rule.needs[0] if rule.needs else ""
     records = len(frame[first]) if first in frame else frame.records
     if records < rule.min_records:
         return f"{records} records, needs {rule.min_records}"
@@ -188,7 +188,7 @@ def _report(
         dropped=frame.dropped_count,
         dropped_lines=tuple(DroppedLine(*line) for line in frame.dropped),
         masked=tuple(sorted(frame.masked)),
-        overrides=settings.thresholds.overrides(),
+        overrides=dict(settings.thresholds.overrides()),
         findings=folded,
         checked=tuple(checked),
         skipped=skipped,

@@ -96,4 +96,4 @@ def _wants_log(drawn: Sequence[Series]) -> bool:
     if not len(values) or values.min() <= 0:
         return False
     low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
-    return bool(high > LOG_RANGE * low or values.max() > LOG_PEAK * middle)
+    return bool(high / LOG_RANGE > low or values.max() / LOG_PEAK > middle)  # products could overflow

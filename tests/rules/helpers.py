@@ -73,7 +73,8 @@ def learning_rate(n: int, schedule: str = "linear", peak: float = 1e-3, warmup: 
         "constant": np.ones(n),
         "wsd": np.minimum(1.0, (1 - progress) / 0.2),
     }[schedule]
-    return peak * rise * shape
+    rates: Floats = peak * rise * shape
+    return rates
 
 
 def healthy_frame(

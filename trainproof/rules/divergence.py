@@ -132,10 +132,12 @@ def _fired(loss: Series, level: Level, ratio: float, share: float, t: LossThresh
         held = _held(rise - share * np.maximum(gained, 0.0), level.hold) >= 0
         if loss.value.min() > 0:
             rise = _held(np.log(level.level / level.best), level.hold)
-            return held & (rise >= np.log(ratio)) & (rise >= bar * _log_noise(loss)[level.at])
+            fired: stats.Bools = held & (rise >= np.log(ratio)) & (rise >= bar * _log_noise(loss)[level.at])
+            return fired
         noise = loss.memo(stats.noise_so_far)[level.at]
         ratios = _held(np.where(level.best > 0, level.level / level.best, np.inf), level.hold)
-        return held & (ratios >= ratio) & (_held(rise, level.hold) >= np.maximum(bar, t.diverged_noise_units) * noise)
+        fired = held & (ratios >= ratio) & (_held(rise, level.hold) >= np.maximum(bar, t.diverged_noise_units) * noise)
+        return fired
 
 
 def _held(x: stats.Floats, records: int) -> stats.Floats:

@@ -101,7 +101,8 @@ def eval_rise(frame: Frame, t: EvaluationThresholds) -> Iterator[Sighting]:
 def _absolute_bar(value: stats.Floats, lowest: stats.Floats, t: EvaluationThresholds) -> stats.Floats:
     """The rise asked for where the best loss is not positive and no ratio exists."""
     gained = np.maximum(value[0] - lowest, 0.0)
-    return np.maximum(t.rise_units * noise_so_far(-value), t.rise_gained * gained)
+    bar: stats.Floats = np.maximum(t.rise_units * noise_so_far(-value), t.rise_gained * gained)
+    return bar
 
 
 @rule(

@@ -23,6 +23,7 @@ from trainproof.rules.registry import (
     sighting,
 )
 from trainproof.thresholds import LossThresholds
+from trainproof.verdict import Evidence, Severity
 
 NOT_PREFERENCE = SUPERVISED - {"preference"}
 
@@ -364,7 +365,7 @@ def init_loss_off(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         )
 
 
-def _initial_ratio(frame: Frame, r: float, t: LossThresholds) -> tuple[str, str] | None:
+def _initial_ratio(frame: Frame, r: float, t: LossThresholds) -> tuple[Severity, str] | None:
     """Severity and what is odd about a first loss of r x ln V."""
     for name in ("accumulation", "world_size"):
         n = frame.facts.number(name) or 0.0
@@ -462,7 +463,7 @@ def _dead_gradient(frame: Frame, loss: Series) -> stats.Bools:
     return dead
 
 
-def _gradient_beside(frame: Frame, loss: Series, index: int) -> tuple:  # type: ignore[type-arg]
+def _gradient_beside(frame: Frame, loss: Series, index: int) -> tuple[Evidence, ...]:
     if "grad_norm" not in frame:
         return ()
     grads = frame["grad_norm"]
