@@ -1,0 +1,55 @@
+"""The settings of every gallery run: one healthy set, and what each faulty run changes in it."""
+
+from typing import NamedTuple
+
+SEEDS = (42, 43, 44)
+
+
+class Knobs(NamedTuple):
+    """What a fine-tune can get wrong. A faulty run changes one field of `HEALTHY` (`fp16_nan` changes three)."""
+
+    learning_rate: float = 2e-3
+    weights_dtype: str = "float32"  # of the frozen base; peft keeps the adapter in float32
+    max_grad_norm: float = 1.0  # 0 switches clipping off
+    train_windows: int = 2400  # size of the fine-tune set, in sequences
+    shuffle_labels: bool = False  # permute the labels inside each sequence, in both splits
+    masked_batch: int | None = None  # this batch (counted from 1) has every label set to -100
+
+
+class Schedule(NamedTuple):
+    """What all fine-tunes share, or what the base uses. Lengths are in optimiser steps."""
+
+    max_steps: int
+    warmup_steps: int
+    logging_steps: int
+    eval_steps: int
+    batch_size: int
+    threads: int  # the last digits of a sum depend on it
+
+
+HEALTHY = Knobs()
+HOT_RATE = HEALTHY.learning_rate * 100
+
+RUNS: dict[str, Knobs] = {
+    "healthy": HEALTHY,
+    "lr_hot": HEALTHY._replace(learning_rate=HOT_RATE),
+    "lr_zero": HEALTHY._replace(learning_rate=0.0),
+    "fp16_nan": HEALTHY._replace(weights_dtype="float16", learning_rate=HOT_RATE, max_grad_norm=0.0),
+    "nan": HEALTHY._replace(masked_batch=150),
+    "bad_labels": HEALTHY._replace(shuffle_labels=True),
+    "overfit": HEALTHY._replace(train_windows=16),
+}
+
+# 300 steps with a record every 5 give 60 training records and 10 evaluations. One thread each, because two runs
+# side by side finish sooner on two cores than one after the other with two threads.
+FINE_TUNE = Schedule(max_steps=300, warmup_steps=30, logging_steps=5, eval_steps=30, batch_size=8, threads=1)
+
+BASE_LEARNING_RATE = 2e-3
+BASE_SEED = 42
+BASE = Schedule(max_steps=1500, warmup_steps=75, logging_steps=10, eval_steps=150, batch_size=16, threads=2)
+
+
+def changed(knobs: Knobs) -> dict[str, dict[str, object]]:
+    """The fields in which `knobs` differs from `HEALTHY`, with both values."""
+    pairs = zip(Knobs._fields, HEALTHY, knobs, strict=True)
+    return {name: {"healthy": good, "here": here} for name, good, here in pairs if good != here}
