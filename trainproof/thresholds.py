@@ -14,49 +14,29 @@ from trainproof.errors import UsageError
 class LogQualityThresholds(msgspec.Struct, frozen=True):
     """Family TP0."""
 
-    # TP001 no-usable-records. Source: convention.
-    few_records: int = 8
-
-    # TP002 step-gap. Source: convention.
-    gap_ratio: float = 5.0  # times the usual distance of steps
-    gap_usual_share: float = 0.5  # of the distances that must be the usual one
-    gap_regular: int = 5  # so many gaps are how this run logs
-
-    # TP003 step-overlap. Source: convention (a resume repeats at most one save interval).
-    overlap_share: float = 0.10  # of the steps, where no save interval is declared
-    disorder_share: float = 0.10  # of falling steps from which on a log counts as out of order
-
-    # TP004 duplicate-records. Source: convention.
-    duplicates_min_records: int = 20
-    duplicates_share: float = 0.10
-
-    # TP005 metric-missing-or-placeholder. Source: convention.
-    missing_share: float = 0.9  # of the first fifth of the records
-    missing_records: int = 10
-    placeholder_records: int = 50
-
     # TP001 no-usable-records. Source: no statistic of the other families needs fewer.
     usable_records: int = 8
 
-    # TP002 step-gap. Source: convention (a logger that lost data resumes its old interval).
-    gap_min_records: int = 20
+    # TP002 step-gap. Source: convention (a logger that lost data goes on at its old interval).
     gap_times: float = 5.0  # usual intervals
     gap_history: int = 50  # intervals before the gap that say what is usual
     gap_regular: float = 0.8  # share of them that are the usual one
     gap_back: int = 3  # intervals after the gap that are the usual one again
+    gap_many: int = 5  # gaps from which on they are how this run logs
 
-    # TP003 step-overlap.
-    overlap_scales: float = 5.0  # scales S between the records before and after the seam (TP201's z)
+    # TP003 step-overlap. Source: convention (a crash repeats the steps since the last checkpoint).
+    overlap_share: float = 0.10  # of the steps, where no save interval is declared
+    overlap_scales: float = 5.0  # scales S between the loss before and after the seam (as TP201)
     overlap_seam: int = 5  # records whose median is compared
     overlap_counter: float = 0.1  # of its value before: a counter that fell below it began anew
 
-    # TP004 duplicate-records. Source: one in ten lines is more than a repeated last line explains.
+    # TP004 duplicate-records. Source: convention (one line in ten is more than a repeated last line).
     duplicates_min_records: int = 20
-    duplicates_share: float = 0.10  # of all lines
+    duplicates_share: float = 0.10  # of all records
 
-    # TP005 metric-missing-or-placeholder.
+    # TP005 metric-missing-or-placeholder. Source: convention.
     missing_presence: float = 0.9  # of the records until it stopped
-    missing_before: int = 20  # records that it was there for
+    missing_before: int = 20  # records with it
     missing_records: int = 10  # records without it
     placeholder_records: int = 50  # records with one and the same value
 
@@ -65,99 +45,53 @@ class NumericsThresholds(msgspec.Struct, frozen=True):
     """Family TP1."""
 
     # TP101 nonfinite-loss. Source: frameworks that skip a bad step by design lose one step in thousands.
-    skipped_share: float = 0.001  # of the records so far
+    nonfinite_skipped_share: float = 0.001  # of the records so far
 
-    # TP102 nonfinite-grad-norm. Source: dynamic loss scaling starts at 2^16 and halves until it fits, 4 to 8 steps in a row; then
-    # it probes every 2,000 steps (0.05 %).
-    grad_run: int = 3  # consecutive records, FAIL
+    # TP102 nonfinite-grad-norm. Source: a dynamic scaler starts at 2^16 and halves until it fits, 4 to 8 steps in a row; then it
+    # probes every 2,000 steps (0.05 %).
+    grad_streak: int = 3  # consecutive records, FAIL
     grad_start: int = 20  # records at the start in which a scaler may search
-    grad_start_run: int = 8  # consecutive records of that search
-    grad_min_records: int = 20  # for a share
+    grad_start_streak: int = 8  # consecutive records of that search, or of steps that a scaler skipped
+    grad_share_records: int = 20  # records before a share means anything
     grad_share: float = 0.05  # of the records so far, FAIL
     grad_share_warn: float = 0.01
-    grad_count: int = 3  # records behind a share, FAIL
-    grad_count_warn: int = 2
-    grad_loss_ratio: float = 1.5  # loss over the median before it: it is moving wrongly
+    grad_share_count: int = 3  # records behind that share, FAIL
+    grad_share_count_warn: int = 2
+    grad_moving: int = 10  # records before: a schedule that did not move in them says nothing by standing still
+    grad_loss_ratio: float = 1.5  # loss over the median before it: it moves wrongly
     grad_loss_history: int = 20  # records of that median
     grad_scale: float = 1.0  # loss scale at or below which no scaler is at work
 
     # TP105 overflow-rate. Source: as TP102.
     overflow_grace: int = 50  # steps
     overflow_window: int = 200  # steps
+    overflow_min_steps: int = 50  # steps after the grace
     overflow_share: float = 0.20  # of the steps in the window, FAIL
     overflow_share_warn: float = 0.05
-    overflow_run: int = 8  # consecutive skipped steps, FAIL
-    overflow_min_steps: int = 50
+    overflow_streak: int = 8  # consecutive skipped steps, FAIL
 
     # TP106 loss-scale-collapse. Source: published notes of a 130-billion-parameter run (30 steps before the loss exploded).
-    scale_min_records: int = 20
     scale_grace: int = 50  # steps
     scale_low: float = 1.0  # loss scale
     scale_low_records: int = 5  # records at or below it
-    scale_fall: float = 64.0  # times
-    scale_fall_steps: int = 50
-    scale_regain: float = 4.0  # times
-    scale_regain_steps: int = 200
+    scale_fall: float = 64.0  # times, within ...
+    scale_fall_steps: int = 50  # ... steps
+    scale_regain: float = 4.0  # times, within ...
+    scale_regain_steps: int = 200  # ... steps
 
-    # TP107 absurd-magnitude. Source: public runs that printed 153,319, 344,093 and 12,545 for a cross-entropy.
+    # TP107 absurd-magnitude. Source: public float16 runs that printed 153,319, 344,093 and 12,545 for a cross-entropy.
     absurd_loss: float = 1e3  # nats
     absurd_times: float = 100.0  # the median of the 64 records before; and ln V
+    absurd_grace: int = 20  # records
     absurd_records: int = 2  # records, FAIL
 
-    # TP110 metric-went-blank.
-    blank_min_records: int = 10
-    blank_records: int = 5  # records of the companion after the last value
-    blank_presence: float = 0.9  # of the companion's records until then that carried the loss
-    blank_before: int = 3  # shared records until then
-    blank_growth: float = 10.0  # times, within ...
-    blank_growth_records: int = 20  # ... that many records before the end: FAIL
-
-    # TP101 nonfinite-loss.
-    nonfinite_skipped_share: float = 0.001  # of the records: a framework that skips such steps by design
-
-    # TP102 nonfinite-grad-norm. Source: public reports of mixed-precision start-up.
-    grad_streak: int = 3  # records in a row
-    grad_share_records: int = 20
-    grad_share_fail: float = 0.05  # of the records
-    grad_share_warn: float = 0.01
-    grad_grace_records: int = 20
-
-    # TP103 zero-loss-nonfinite-grad. Source: convention.
-    hidden_records: int = 2
-
-    # TP104 fatal-text-event.
-    events_told: int = 5
-
-    # TP105 overflow-rate. Source: start-up search from 2^16 takes 4 to 8 steps; a probe every 2,000 steps is 0.05 %.
-    overflow_min_records: int = 50
-    overflow_grace_steps: int = 50
-    overflow_grace_records: int = 20
-    overflow_window: int = 200  # records
-    overflow_warn: float = 0.05
-    overflow_fail: float = 0.20
-    overflow_streak: int = 8
-    overflow_cut: float = 1.5  # scale before over after that counts as a cut
-
-    # TP106 loss-scale-collapse. Source: a published 130-billion-parameter run (about 30 steps of warning).
-    scale_floor: float = 1.0
-    scale_floor_records: int = 5
-    scale_grace_records: int = 20
-    scale_fall: float = 64.0
-    scale_fall_records: int = 50
-    scale_back: float = 4.0
-    scale_back_records: int = 200
-
-    # TP107 absurd-magnitude. Source: public reports (losses of 12,545 to 344,093 in float16 runs).
-    absurd_loss: float = 1000.0  # nats
-    absurd_ratio: float = 100.0  # times the median of the 64 records before, and times ln V
-    absurd_grace: int = 20  # records
-
     # TP110 metric-went-blank. Source: public benchmark logs that leave NaN blank.
-    blank_min_records: int = 10
-    blank_records: int = 5
-    blank_share: float = 0.9
-    blank_grew: float = 10.0
-    blank_grew_records: int = 20
+    blank_min_records: int = 10  # records of the companion
+    blank_records: int = 5  # of them after the last value
+    blank_presence: float = 0.9  # of those until then carried the loss
+    blank_before: int = 3  # shared records until then (one is enough where the task metric is pinned)
+    blank_growth: float = 10.0  # times, within ...
+    blank_growth_records: int = 20  # ... records before the end: FAIL
 
 
 class LossThresholds(msgspec.Struct, frozen=True):
@@ -253,166 +187,91 @@ class LossThresholds(msgspec.Struct, frozen=True):
 class LearningRateThresholds(msgspec.Struct, frozen=True):
     """Family TP3."""
 
-    # TP301 lr-zero. Source: measured (3 of 3 lr-zero runs, 0 healthy).
-    zero_records: int = 5
-    zero_fail_share: float = 0.20  # of the records
-    zero_end_share: float = 0.02  # of the planned steps, at their end, that do not count
-    zero_leading_share: float = 0.10  # of the records: a deliberate start at 0
-
-    # TP302 warmup-missing, TP303 warmup-never-ends. Source: convention.
-    warmup_peak: float = 0.9  # of the peak rate
-    warmup_inside: float = 0.5  # of the declared warm-up: the first logged step must lie well inside
-    never_ends_warn: float = 0.20  # of the planned steps
-    never_ends_fail: float = 0.50
-    never_ends_warmups: float = 3.0  # times the declared warm-up
-    never_ends_rise: float = 0.01  # over the last tenth, where no peak is declared
-
-    # TP304 lr-constant-vs-declared. Source: convention.
-    constant_range: float = 1e-3  # relative
-    constant_share: float = 0.20  # of the planned steps
-    constant_moves: float = 0.05  # of the rate, by the declared schedule
-
-    # TP305 lr-exhausted-early. Source: convention.
-    exhausted_share: float = 0.01  # of the peak
-    exhausted_warn: float = (
-        0.10  # of the planned steps left; a cosine schedule reaches 1 % of its peak 6.4 % before its end
-    )
-    exhausted_fail: float = 0.25
-    exhausted_whole: float = 0.03  # distance from a whole multiple, relative
-
     # TP301 lr-zero. Source: a schedule that ends at 0 prints it once or twice.
     zero_records: int = 5  # consecutive
-    zero_end: float = (
-        0.02  # of the planned steps, left out at the end (and at the start, for a deliberate warm-up at 0)
-    )
+    zero_end: float = 0.02  # of the planned steps: left out at the end; of the records: a deliberate start at 0
     zero_share: float = 0.20  # of the planned steps, or of the records: FAIL
-    zero_fail_records: int = 20  # records before a share of them means anything
-    zero_rounded: float = 10.0  # print quanta: the rate before a zero that printing may have rounded
+    zero_share_records: int = 20  # records before a share of them means anything
+    zero_faded: float = 0.02  # of the peak: a rate that came down to it before 0 faded out
+    zero_rounded: float = 10.0  # print quanta: a rate below may be printed as 0 next
     zero_rounded_levels: int = 3  # different rates printed before
-    zero_learns_records: int = 20  # records at 0 over which the loss may show that it is not 0
+    zero_learns_records: int = 20  # records at 0 over which a falling loss shows that the rate is not 0
     zero_learns_z: float = -3.0  # Mann-Kendall Z of a clear fall
 
     # TP302 warmup-missing.
-    warmup_min_records: int = 3
     warmup_first: float = 0.9  # of the peak at the first record
-    warmup_seen: float = 0.5  # of the warm-up: the first record must come before it
+    warmup_seen: float = 0.5  # of the warm-up: the first record has to come before it
 
     # TP303 warmup-never-ends.
-    rising_min_records: int = 10
     rising_peak: float = 0.9  # of the declared peak
     rising_share: float = 0.20  # of the planned steps, WARN
     rising_share_fail: float = 0.50
     rising_warmups: float = 3.0  # declared warm-ups
 
     # TP304 lr-constant-vs-declared.
-    constant_min_records: int = 20
     constant_range: float = 1e-3  # relative range
     constant_share: float = 0.20  # of the planned steps
     constant_moves: float = 0.05  # relative move of the declared schedule over the same steps
     constant_peak: float = 0.9  # of the highest rate so far: not the floor of a schedule
 
-    # TP305 lr-exhausted-early. Source: a cosine to 0 is at 1 % of its peak with 6.4 % left and at 0.1 % with 2 % left.
-    exhausted_min_records: int = 20
+    # TP305 lr-exhausted-early. Source: a cosine to 0 is at 1 % of its peak with 6.4 % left, and at 0.1 % with 2 % left.
     exhausted_level: float = 0.01  # of the peak, FAIL
-    exhausted_level_warn: float = 0.001  # of the peak
+    exhausted_level_warn: float = 0.001
     exhausted_left: float = 0.25  # of the planned steps, FAIL
     exhausted_left_warn: float = 0.05
-    exhausted_hold: float = 0.05  # of the planned steps that it has to last (restarts come back sooner)
-    exhausted_records: int = 5  # records that it has to last; enough when the rate is exactly 0
+    exhausted_hold: float = 0.05  # of the planned steps that it has to last (a restart comes back sooner)
+    exhausted_records: int = 5  # records that it has to last; enough where the rate is exactly 0
     exhausted_half: float = 0.5  # of the peak: where the descent is taken to begin
     exhausted_tenth: float = 0.1  # of the peak: where its second part begins
-    exhausted_integer: float = 0.05  # distance of planned steps / step from an integer
+    exhausted_whole: float = 0.05  # distance of planned steps / step from an integer
 
 
 class GradientThresholds(msgspec.Struct, frozen=True):
     """Family TP4."""
 
-    # TP401 grad-explosion. Source: measured (healthy supervised maximum 3.1, reward runs 6.0).
-    explosion_min_records: int = 60
+    # TP401 grad-explosion. Source: measured (public supervised runs at most 3.1, reinforcement at most 6.0; single records 21).
     explosion_grace: int = 50  # records
-    explosion_warn: float = 5.0  # median of 5 over median of 64
-    explosion_fail: float = 20.0
-    explosion_z: float = 5.0  # scales S of the logarithm: a heavy-tailed norm reaches 5 x its median by chance
-    explosion_single: float = 10.0
-    explosion_rl: float = 2.0  # factor on all of these for reward objectives
-    explosion_end: int = 20  # records at the end that say where the norm went
-    explosion_back: float = 2.0  # times the level before, at the end: it came back
-    explosion_near: int = 10  # records within which the loss corroborates
-    explosion_loss_z: float = 5.0  # scales S of the loss
-
-    # TP402 grad-zero-no-update. Source: convention.
-    zero_records: int = 5
-    zero_trend: float = 3.0  # |Mann-Kendall Z| of a loss that moves
-
-    # TP403 grad-vanishing. Source: a debugger for training jobs (1e-7); the share is reasoned.
-    vanishing_min_records: int = 50
-    vanishing_norm: float = 1e-7
-    vanishing_share: float = 1e-3  # of the level after the warm-up
-    vanishing_from: int = 20  # records between which that level is taken
-    vanishing_to: int = 120
-    vanishing_records: int = 20
-
-    # TP404 grad-drift. Source: a published 175-billion-parameter logbook.
-    drift_min_records: int = 100
-    drift_growth: float = 3.0  # over the last half
-    drift_z: float = 3.0
-    drift_loss_z: float = -2.0
-
-    # TP405 clipping-always.
-    clipping_min_records: int = 50
-    clipping_share: float = 0.95
-
-    # TP406 grad-norm-stale. Source: a public report (464441.887 four times).
-    stale_records: int = 3
-    stale_digits: int = 6
-    stale_regular: int = 3  # so many repeats of one length are how the logger writes
-
-    # TP401 grad-explosion. Source: measured (supervised public runs at most 3.1, reinforcement at most 6.0; single records 21 x).
-    explosion_min_records: int = 60
-    explosion_grace: int = 50  # records
-    explosion_ratio: float = 20.0  # median of 5 over the median of 64 before, FAIL
+    explosion_ratio: float = 20.0  # median of 5 over the median of the 64 before, FAIL
     explosion_ratio_warn: float = 5.0
     explosion_rl: float = 2.0  # factor of both for reinforcement learning
     explosion_se: float = 9.0  # standard errors of a median of 5, in log units (as TP203)
     explosion_start: float = 0.25  # of the median of the grace period: far below it, a ratio means little
     explosion_single: float = 10.0  # times, single records, INFO
-    explosion_end: int = 20  # records at the end that say where the norm went
-    explosion_back: float = 2.0  # times the level before, at the end: it came back
     explosion_near: int = 10  # records within which a loss spike corroborates
     explosion_loss_z: float = 5.0  # scales S of that spike (as TP201)
     explosion_loss_ratio: float = 1.10
+    explosion_end: int = 20  # records at the end whose median says whether the norm came back
+    explosion_back: float = 2.0  # times the level before: it did, and is no FAIL
 
-    # TP402 grad-zero-no-update.
-    zero_records: int = 5  # consecutive, after gradients that were not 0
-    zero_placeholder_records: int = (
-        30  # from the start: a column may be a placeholder, so the loss has to be seen first
-    )
-    zero_placeholder_drop: float = 0.05  # drop of the loss + 2 SE under this share of its level: it does not move
-    zero_z: float = -2.0  # Mann-Kendall Z above which the loss has no downward trend
-    zero_rl_share: float = 0.50  # of the records, where no KL is logged
+    # TP402 grad-zero-no-update. Source: convention.
+    zero_records: int = 5  # consecutive, after norms that were not 0
+    zero_start_records: int = 30  # from the start, where the column may be a placeholder
+    zero_start_drop: float = 0.05  # drop of the loss + 2 SE under this share of its level: it does not move
+    zero_loss_z: float = -2.0  # Mann-Kendall Z above which the loss has no downward trend
+    zero_rl_records: int = 20  # records before a share means anything
+    zero_rl_share: float = 0.50  # of the records, where no KL is logged (a sixth is normal for small groups)
 
-    # TP403 grad-vanishing. Source: 1e-7 is the limit of Amazon SageMaker Debugger's rule VanishingGradient.
-    vanishing_min_records: int = 50
+    # TP403 grad-vanishing. Source: 1e-7 is the default of Amazon SageMaker Debugger's rule VanishingGradient.
     vanishing_norm: float = 1e-7  # gradient norm
     vanishing_share: float = 1e-3  # of the reference
     vanishing_reference: tuple[int, int] = (20, 50)  # records whose median is the reference
     vanishing_records: int = 20
 
-    # TP404 grad-drift.
+    # TP404 grad-drift. Source: published notes of a 175-billion-parameter run.
     drift_min_records: int = 100
     drift_growth: float = 3.0  # times over the last half
     drift_z: float = 3.0  # Mann-Kendall Z
     drift_loss_z: float = -2.0  # Z of the loss above which it is not falling
-    drift_screen: float = 1.5  # times between the quarters of the window: spares the long way
+    drift_screen: float = 1.5  # times between the outer quarters of the window: spares the long way
 
-    # TP405 clipping-always.
+    # TP405 clipping-always. Source: convention.
     clipping_min_records: int = 50
     clipping_share: float = 0.95  # of the records
 
-    # TP406 grad-norm-stale.
-    stale_min_records: int = 3
+    # TP406 grad-norm-stale. Source: convention (two batches do not agree in 6 digits three times).
     stale_digits: int = 6  # significant digits
     stale_records: int = 3  # consecutive
+    stale_regular: float = 0.8  # of the runs of equal values as long as the usual one: filled forward
 
 
 class EvaluationThresholds(msgspec.Struct, frozen=True):

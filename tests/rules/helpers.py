@@ -9,7 +9,7 @@ import numpy as np
 
 from trainproof.facts import Facts, FactValue
 from trainproof.frame import Event, Floats, Frame, Repair, Segment, Series
-from trainproof.judge import Settings, _run_rule
+from trainproof.judge import DEFAULTS, Settings, _run_rule
 from trainproof.rules import all_rules
 from trainproof.rules.registry import Sighting
 from trainproof.verdict import Severity
@@ -25,6 +25,8 @@ def make_series(name: str, values: Any, steps: Sequence[int] | None = None) -> S
 
 
 def make_frame(
+    named: Mapping[str, Any] | None = None,
+    /,
     *,
     facts: Mapping[str, FactValue] | None = None,
     objective: str = "unknown",
@@ -35,9 +37,9 @@ def make_frame(
     masked: Iterable[str] = (),
     **series: Any,
 ) -> Frame:
-    """`make_frame(loss=[2.0, 1.9], lr=[1e-3, 1e-3], facts={"total_steps": 100})`; other names by `**{"eval/loss": ([10, 20], [1.9, 1.8])}`."""
+    """`make_frame(loss=[2.0, 1.9], facts={"total_steps": 100})`; other names as `make_frame({"eval/loss": ([10, 20], [1.9, 1.8])})`."""
     return Frame(
-        {name: make_series(name, values, steps) for name, values in series.items()},
+        {name: make_series(name, values, steps) for name, values in {**series, **(named or {})}.items()},
         facts=Facts(facts),
         objective=objective,
         repairs=tuple(repairs),
@@ -47,7 +49,7 @@ def make_frame(
     )
 
 
-def run_rule(code: str, frame: Frame, settings: Settings = Settings()) -> list[Sighting]:
+def run_rule(code: str, frame: Frame, settings: Settings = DEFAULTS) -> list[Sighting]:
     """What rule `code` says of `frame`. Raises CannotTell when the judge would skip it."""
     return list(_run_rule(all_rules()[code], frame, settings))
 

@@ -1,25 +1,21 @@
-"""Family TP4: gradient norms. There is no absolute limit: healthy medians lie between 0.05 and 200,000."""
+"""Family TP4: gradient norms. There is no absolute limit: healthy medians lie between 0.05 and 200,000.
+
+TP402 and TP406, on steps that did not happen, are in `no_update`.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from trainproof import stats
 from trainproof.frame import Frame, Series
-from trainproof.rules.registry import FAIL, INFO, SUPERVISED, WARN, CannotTell, Sighting, evidence, rule, sighting
+from trainproof.rules import no_update  # noqa: F401  registers TP402 and TP406
+from trainproof.rules.no_update import logged_norms
+from trainproof.rules.registry import FAIL, INFO, SUPERVISED, WARN, CannotTell, Sighting, rule, sighting
 from trainproof.thresholds import GradientThresholds
-
-
-def logged_norms(frame: Frame) -> Series:
-    """The finite gradient norms. Raises CannotTell for a placeholder: a column that never moves is no evidence."""
-    grads = frame["grad_norm"].finite
-    if not len(grads):
-        raise CannotTell("no finite gradient norm in the log")
-    if grads.constant and len(grads) > 1:
-        raise CannotTell(f"the gradient norm is {grads.value[0]:g} throughout, a placeholder")
-    return grads
 
 
 @rule(
@@ -40,50 +36,32 @@ def grad_explosion(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
     A gradient norm that jumps and stays precedes a loss spike or a divergence.
 
     Formula
-    After 50 records: median of 5 / median of 64 >= 5 and 5 scales of the logarithm: WARN; >= 20, or a loss spike within 10 records, FAIL; WARN when the norm has come back to twice its level or less by the end. Twice that for reward
-    objectives. A single norm 10 x its level is told as INFO.
+    After 50 records: median of 5 >= 5 x the median of the 64 before: WARN; >= 20 x, or a loss spike or a non-finite loss within 10
+    records: FAIL, unless the last 20 norms are back within twice that level. Twice that for reinforcement learning. The logarithm of the ratio has to be 9 standard errors of the run's own
+    noise as well, and the level a quarter of that of the first 50 records. A single norm 10 x its level is told as INFO.
 
     False positives
-    Single large norms are normal (half of healthy runs have one at 10 x); the first records (249 at step 1 with a long context).
-    None of 11 healthy supervised runs passes 3.1.
+    Single large norms are normal (half of healthy runs have one at 10 x); the first records (249 at step 1 with a long context);
+    heavy tails (hence the standard error). None of 11 healthy supervised runs passes 3.1.
 
     What to try
     Clip at a small multiple of the median.
     """
     grads = logged_norms(frame)
-    if len(grads) < t.explosion_min_records:
-        return
     factor = t.explosion_rl if frame.objective == "rl" else 1.0
-    ratio, z, single = (x.copy() for x in grads.derived(_growth))
-    for x in (ratio, single):
-        x[: t.explosion_grace] = 0.0
-    with np.errstate(invalid="ignore"):
-        hits = np.flatnonzero((ratio >= factor * t.explosion_warn) & (z >= t.explosion_z))
-    if len(hits):
-        flagged = int(hits[0])
-        worst = int(hits[np.argmax(ratio[hits])])
-        spiked = frame.objective in SUPERVISED and _loss_spike(frame, grads, flagged, t)
-        over = _came_back(grads, flagged, t)
-        severity = FAIL if (ratio[worst] >= factor * t.explosion_fail or spiked) and not over else WARN
-        yield sighting(
-            severity,
-            f"the gradient norm rose to {ratio[worst]:.3g} x its level (median of 5 against the 64 records before) at step {grads.step[worst]}"
-            f"{', together with the loss' if spiked else ''}.",
-            grads,
-            first=max(0, flagged - 4),
-            last=int(hits[-1]),
-            flagged=flagged,
-            cite=sorted({max(0, flagged - 4), flagged, worst}),
-            threshold={"ratio": factor * (t.explosion_warn if severity is WARN else t.explosion_fail)},
-        )
+    if not _may_explode(grads.value, t):
         return
-    with np.errstate(invalid="ignore"):
-        alone = np.flatnonzero(single >= factor * t.explosion_single)
+    high = _above(grads, grads.memo(stats.median5), factor * t.explosion_ratio_warn, t)
+    hits = high[_beyond_noise(grads, high, t)] if len(high) else high
+    if len(hits):
+        yield _exploded(frame, grads, hits, factor, t)
+        return
+    alone = _above(grads, grads.value, factor * t.explosion_single, t)
     if len(alone):
         yield sighting(
             INFO,
-            f"{len(alone)} single gradient norm{'s' if len(alone) > 1 else ''} at {factor * t.explosion_single:g} x its level or more, the largest "
-            f"{grads.value[alone].max():.4g}.",
+            f"{len(alone)} single gradient norm{'s' if len(alone) > 1 else ''} at {factor * t.explosion_single:g} x the level or more, the "
+            f"largest {grads.value[alone].max():.4g}.",
             grads,
             first=int(alone[0]),
             last=int(alone[-1]),
@@ -93,103 +71,89 @@ def grad_explosion(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
         )
 
 
-def _growth(grads: Series) -> tuple[stats.Floats, stats.Floats, stats.Floats]:
-    """Each record against the 64 before it, in logarithms: ratio of the median of 5, its z, and the ratio of the record alone."""
-    log = np.log(np.maximum(grads.value, np.finfo(float).tiny))
-    base = stats.baseline(log)
+def _may_explode(x: stats.Floats, t: GradientThresholds) -> bool:
+    """A cheap look that spares the long way: against half the lower median of the two blocks of 64 that precede or hold a record.
+
+    The median of any 64 records in two blocks is not so far below both medians unless the norms spread over decades within them.
+    """
+    width = stats.BASELINE_WINDOW
+    if len(x) <= stats.BASELINE_EXACT:
+        return True
+    _, level = stats.trailing_median(x, width, width)
+    lowest = np.minimum(level, np.concatenate((level[:1], level[:-1]))) / 2
+    blocks = x[: len(level) * width].reshape(-1, width)
+    high = np.flatnonzero(blocks >= t.explosion_ratio_warn * lowest[:, np.newaxis])
+    return bool((high[2:] - high[:-2] < 5).any()) or bool((blocks.max(axis=1) >= t.explosion_single * lowest).any())
+
+
+def _above(grads: Series, x: stats.Floats, ratio: float, t: GradientThresholds) -> stats.Ints:
+    """Records after the grace period at which x is `ratio` x the median of the 64 norms before, and not far below the start."""
+    base = grads.memo(stats.baseline).median
     with np.errstate(invalid="ignore", over="ignore"):
-        rise = stats.median5(log) - base.median
-        return np.exp(rise), rise / base.scale, np.exp(log - base.median)
+        above = (x >= ratio * base) & (base > 0)
+    above[: t.explosion_grace] = False
+    hits = np.flatnonzero(above)
+    start = float(np.median(grads.value[: t.explosion_grace])) if len(hits) else 0.0
+    return hits[x[hits] >= t.explosion_start * start]
+
+
+def _beyond_noise(grads: Series, hits: stats.Ints, t: GradientThresholds) -> stats.Bools:
+    """Where the rise of the median of 5 is many standard errors of the noise of log grad_norm so far."""
+    log = np.log(np.maximum(grads.value, np.finfo(np.float64).tiny))
+    noise = stats.noise_so_far(log)[hits]
+    rise = np.log(grads.memo(stats.median5)[hits]) - np.log(grads.memo(stats.baseline).median[hits])
+    beyond: stats.Bools = rise >= t.explosion_se * stats.MEDIAN_SE / math.sqrt(5) * noise
+    return beyond
+
+
+def _exploded(frame: Frame, grads: Series, hits: stats.Ints, factor: float, t: GradientThresholds) -> Sighting:
+    ratio = grads.memo(stats.median5)[hits] / grads.memo(stats.baseline).median[hits]
+    flagged, worst = int(hits[0]), int(hits[np.argmax(ratio)])
+    beside = _loss_moved(frame, int(grads.step[flagged]), t)
+    severe = beside is not None or ratio.max() >= factor * t.explosion_ratio
+    severity = FAIL if severe and not _came_back(grads, flagged, t) else WARN
+    return sighting(
+        severity,
+        f"the gradient norm rose to {ratio.max():.3g} x its level (median of 5 against the 64 records before) by step {grads.step[worst]}"
+        f"{f', and {beside}' if beside else ''}.",
+        grads,
+        first=max(0, flagged - 4),
+        last=int(hits[-1]),
+        flagged=flagged,
+        cite=sorted({max(0, flagged - 4), flagged, worst}),
+        threshold={"ratio": factor * t.explosion_ratio_warn, "ratio_fail": factor * t.explosion_ratio},
+    )
 
 
 def _came_back(grads: Series, flagged: int, t: GradientThresholds) -> bool:
     """Whether the norm ended near the level that it had before it rose."""
-    before = float(np.median(grads.value[max(0, flagged - 4 - stats.BASELINE_WINDOW) : flagged - 4]))
+    level = float(grads.memo(stats.baseline).median[flagged])
     end = float(np.median(grads.value[-t.explosion_end :]))
-    return flagged < len(grads) - t.explosion_end and end <= t.explosion_back * before
+    return flagged < len(grads) - t.explosion_end and end <= t.explosion_back * level
 
 
-def _loss_spike(frame: Frame, grads: Series, flagged: int, t: GradientThresholds) -> bool:
-    """Whether the loss rose with it: its median of 5 far above its baseline within 10 records."""
-    if "loss" not in frame:
-        return False
-    loss = frame["loss"].finite
+def _loss_moved(frame: Frame, step: int, t: GradientThresholds) -> str | None:
+    """What the loss does within 10 records of `step`, when it spikes or is not finite there; not asked of reward objectives."""
+    if "loss" not in frame or frame.objective not in SUPERVISED:
+        return None
+    raw = frame["loss"]
+    lo, hi = _near(raw, step, t)
+    if not np.isfinite(raw.value[lo:hi]).all():
+        return "the loss is not finite there"
+    loss = raw.finite
+    near = slice(*_near(loss, step, t))
     base = loss.memo(stats.baseline)
-    at = int(np.searchsorted(loss.step, grads.step[flagged]))
-    near = slice(max(0, at - t.explosion_near), at + t.explosion_near)
     with np.errstate(invalid="ignore", over="ignore"):
-        high = loss.memo(stats.median5)[near] >= base.median[near] + t.explosion_loss_z * base.scale[near]
-    return bool(high.any())
+        rise = loss.memo(stats.median5)[near] - base.median[near]
+        spiked = (rise >= t.explosion_loss_z * base.scale[near]) & (
+            rise >= (t.explosion_loss_ratio - 1) * np.abs(base.median[near])
+        )
+    return "the loss rose with it" if spiked.any() else None
 
 
-@rule(
-    "TP402",
-    "grad-zero-no-update",
-    severity=FAIL,
-    needs=("grad_norm",),
-    min_records=5,
-    stops=True,
-    fix="Check requires_grad, enable_input_require_grads() with gradient checkpointing, and that the optimizer holds the trained weights.",
-)
-def grad_zero_no_update(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
-    """The gradient norm is exactly zero and nothing moves.
-
-    What it does
-    Looks for gradient norms of exactly 0 in a row, at a learning rate above 0, while the loss shows no trend.
-
-    Why it matters
-    No gradient reaches the trained weights: the run costs and does not learn.
-
-    Formula
-    grad_norm == 0 in 5 consecutive records with lr > 0 and a loss without trend (|Mann-Kendall Z| < 3; reward objectives: kl == 0). FAIL.
-
-    False positives
-    A norm of 0 in every record while the loss falls is a placeholder. A sixth of the records at 0 is normal for rewards in tiny groups.
-
-    What to try
-    Print the norm of each parameter's gradient after one backward pass.
-    """
-    grads = frame["grad_norm"]
-    zero = grads.value == 0
-    run = stats.first_run(zero, t.zero_records)
-    if run is None:
-        return
-    if not _rate_was_on(frame, grads, run):
-        raise CannotTell("the learning rate is 0 there too")
-    if frame.objective == "rl":
-        if "kl" not in frame or frame["kl"].value.any():
-            return
-    elif not _loss_stands_still(frame, grads, run, t):
-        return
-    yield sighting(
-        FAIL,
-        f"the gradient norm is exactly 0 in {int(zero.sum())} of {len(zero)} records, {run[1] - run[0]} in a row from step {grads.step[run[0]]}, and the "
-        "loss does not move.",
-        grads,
-        first=run[0],
-        last=run[1] - 1,
-        flagged=run[0] + t.zero_records - 1,
-        threshold={"records": t.zero_records},
-    )
-
-
-def _rate_was_on(frame: Frame, grads: Series, run: tuple[int, int]) -> bool:
-    if "lr" not in frame:
-        return True
-    lr = frame["lr"]
-    lo, hi = np.searchsorted(lr.step, [grads.step[run[0]], grads.step[run[1] - 1] + 1])
-    return hi <= lo or bool((lr.value[lo:hi] > 0).any())
-
-
-def _loss_stands_still(frame: Frame, grads: Series, run: tuple[int, int], t: GradientThresholds) -> bool:
-    """Whether the loss has no trend over the stretch; a loss that goes on falling proves that weights change."""
-    if "loss" not in frame:
-        return False
-    loss = frame["loss"].finite
-    lo, hi = (int(i) for i in np.searchsorted(loss.step, [grads.step[run[0]], grads.step[run[1] - 1] + 1]))
-    if hi - lo < t.zero_records:
-        return False
-    return abs(stats.mann_kendall(stats.block_medians(loss.value[lo:hi]))) < t.zero_trend
+def _near(loss: Series, step: int, t: GradientThresholds) -> tuple[int, int]:
+    at = int(np.searchsorted(loss.step, step))
+    return max(0, at - t.explosion_near), at + t.explosion_near + 1
 
 
 @rule(
@@ -205,47 +169,47 @@ def grad_vanishing(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
     """Gradients have died out while the loss stands above its best.
 
     What it does
-    Compares the median of 5 gradient norms with 1e-7, and with the run's own level after the warm-up.
+    Compares the median of 5 gradient norms with 1e-7, and with the run's own level after its first records.
 
     Why it matters
-    Without gradients nothing changes any more, and the loss has not even reached its best.
+    Without gradients nothing changes any more, and the loss is not even at its best.
 
     Formula
-    median of 5 <= 1e-7, or <= 0.1 % of the median of records 20 to 120, for 20 records while the loss is above its best by more than its
-    noise. WARN. Source of 1e-7: the default of a debugger for training jobs.
+    Median of 5 <= 1e-7, or <= 0.1 % of the median of records 20 to 50, for 20 records, while the median of 5 losses is above its best
+    by more than S. WARN. Source of 1e-7: the default of Amazon SageMaker Debugger.
 
     False positives
-    A converged run has small gradients at its best loss: it is not flagged.
+    A converged run has small gradients at its best loss: it is not flagged. A placeholder of zeros is not asked.
 
     What to try
     Look at the norms layer by layer.
     """
-    grads = logged_norms(frame)
-    if len(grads) < t.vanishing_min_records:
+    grads, loss = logged_norms(frame), frame["loss"].finite
+    begin, end = t.vanishing_reference
+    if len(grads) < end or len(loss) < end:
         return
-    level = float(np.median(grads.value[t.vanishing_from : t.vanishing_to]))
-    low = grads.memo(stats.median5) <= max(t.vanishing_norm, t.vanishing_share * level)
-    low[: t.vanishing_from] = False
-    run = stats.first_run(low, t.vanishing_records)
-    if run is None:
+    limit = max(t.vanishing_norm, t.vanishing_share * float(np.median(grads.value[begin:end])))
+    if not (grads.value <= limit).any():
         return
-    loss = frame["loss"].finite
-    at = int(np.searchsorted(loss.step, grads.step[run[0] + t.vanishing_records - 1], side="right"))
-    if at < 5:
-        return
-    now, best = float(np.median(loss.value[at - 5 : at])), float(stats.median5(loss.value[:at])[4:].min())
-    if now <= best + 3 * stats.difference_noise(loss.value[:at]):
-        return
-    yield sighting(
-        WARN,
-        f"the gradient norm has been at {grads.value[run[0]]:.3g} or less since step {grads.step[run[0]]} (its level was {level:.3g}), while the loss is "
-        f"{now:.4g}, above its best {best:.4g}.",
-        grads,
-        first=run[0],
-        last=run[1] - 1,
-        flagged=run[0] + t.vanishing_records - 1,
-        threshold={"norm": t.vanishing_norm, "share": t.vanishing_share},
-    )
+    low = grads.memo(stats.median5) <= limit
+    low[:end] = False
+    m5 = loss.memo(stats.median5)
+    with np.errstate(invalid="ignore", over="ignore"):
+        above = m5 > np.minimum.accumulate(np.fmin(m5, np.inf)) + loss.memo(stats.baseline).scale
+    at = np.searchsorted(loss.step, grads.step, side="right") - 1
+    run = stats.first_run(low & (at >= 0) & above[np.maximum(at, 0)], t.vanishing_records)
+    if run:
+        flagged = run[0] + t.vanishing_records - 1
+        yield sighting(
+            WARN,
+            f"the gradient norm has been {grads.value[run[0]]:.3g} or about it since step {grads.step[run[0]]}, while the loss, "
+            f"{m5[at[flagged]]:.4g}, stands above its best.",
+            grads,
+            first=run[0],
+            last=run[1] - 1,
+            flagged=flagged,
+            threshold={"norm": t.vanishing_norm, "share": t.vanishing_share},
+        )
 
 
 @rule(
@@ -268,7 +232,8 @@ def grad_drift(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
 
     Formula
     Over the last half of the records: Theil-Sen growth of log grad_norm >= 3 x with Mann-Kendall Z > 3, and a loss that does not fall
-    (Z > -2). WARN when it holds at the end.
+    (Z > -2): WARN at the first judging point at which it holds; INFO when it no longer does at the last. Windows of more than 4,096
+    records are thinned.
 
     False positives
     Norms that grow while the loss falls are normal late in fine-tuning.
@@ -276,40 +241,45 @@ def grad_drift(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
     What to try
     Published runs cured it with a rate lower by 10 %.
     """
-    grads = logged_norms(frame)
-    loss = frame["loss"].finite
-    positive = grads.take(grads.value > 0)
-    if len(positive) < t.drift_min_records or len(loss) < t.drift_min_records:
+    logged, loss = logged_norms(frame), frame["loss"].finite
+    positive = logged.value > 0
+    grads = logged if positive.all() else logged.take(positive)
+    if len(grads) < t.drift_min_records or len(loss) < t.drift_min_records:
         return
-    log = np.log(positive.value)
-    counts = [int(n) for n in stats.schedule(len(log)) if n >= t.drift_min_records]
-    flagged = None
-    for count in reversed(counts):
-        if not _drifts(log, positive, loss, count, t):
-            break
-        flagged = count - 1
+    counts = [int(n) for n in stats.schedule(len(grads)) if n >= t.drift_min_records]
+    flagged = next((n for n in counts if _drifts(grads, loss, n, t)), None)
     if flagged is None:
         return
-    half = len(log) // 2
-    growth = float(np.exp(min(stats.trend(log, half, len(log)).change, 700.0)))
+    lasting = _drifts(grads, loss, counts[-1], t)
+    growth = _growth(np.log(grads.value[flagged // 2 : flagged]))
     yield sighting(
-        WARN,
-        f"the gradient norm grew {growth:.3g} x over the last half of the run, while the loss did not fall.",
-        positive,
-        first=half,
-        last=len(log) - 1,
-        flagged=flagged,
-        cite=sorted({half, flagged, len(log) - 1}),
-        threshold={"growth": t.drift_growth, "z": t.drift_z},
+        WARN if lasting else INFO,
+        f"the gradient norm grew {math.exp(min(growth.change, 700.0)):.3g} x from step {grads.step[flagged // 2]} to "
+        f"{grads.step[flagged - 1]}, while the loss did not fall{'' if lasting else '; it has stopped since'}.",
+        grads,
+        first=flagged // 2,
+        last=len(grads) - 1 if lasting else flagged - 1,
+        flagged=flagged - 1,
+        threshold={"growth": t.drift_growth, "z": t.drift_z, "loss_z": t.drift_loss_z},
     )
 
 
-def _drifts(log: stats.Floats, grads: Series, loss: Series, count: int, t: GradientThresholds) -> bool:
-    seen = stats.trend(log, count // 2, count)
-    if seen.change < np.log(t.drift_growth) or seen.z <= t.drift_z:
+def _growth(x: stats.Floats) -> stats.Trend:
+    sample = stats.thinned(x)
+    return stats.trend(sample, 0, len(sample))
+
+
+def _drifts(grads: Series, loss: Series, count: int, t: GradientThresholds) -> bool:
+    sample = np.log(stats.thinned(grads.value[count // 2 : count]))
+    quarter = len(sample) // 4
+    rise = float(np.median(sample[-quarter:])) - float(np.median(sample[:quarter]))
+    if rise < math.log(t.drift_screen):
+        return False
+    seen = stats.trend(sample, 0, len(sample))
+    if seen.change < math.log(t.drift_growth) or seen.z <= t.drift_z:
         return False
     lo, hi = np.searchsorted(loss.step, [grads.step[count // 2], grads.step[count - 1] + 1])
-    return stats.trend(loss.value, int(lo), int(hi)).z > t.drift_loss_z
+    return int(hi - lo) > 2 and _growth(loss.value[lo:hi]).z > t.drift_loss_z
 
 
 @rule(
@@ -331,7 +301,7 @@ def clipping_always(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
     A run that is always clipped trains at a rate that its gradients do not set; it explains other findings.
 
     Formula
-    grad_norm > max_grad_norm in 95 % of the records: INFO, with median / max_grad_norm.
+    grad_norm > max_grad_norm in 95 % of at least 50 records: INFO, with median / max_grad_norm.
 
     False positives
     Healthy runs are clipped all the time (medians of 18 and 200,000 times the limit are public), so it never moves the verdict.
@@ -339,90 +309,22 @@ def clipping_always(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
     What to try
     Compare a run with a larger limit.
     """
-    grads = logged_norms(frame)
-    limit = frame.facts.number("max_grad_norm")
+    grads, limit = logged_norms(frame), frame.facts.number("max_grad_norm")
     if limit is None:
         raise CannotTell("clipping is declared off")
-    clipped = grads.value > limit
-    if len(grads) >= t.clipping_min_records and float(clipped.mean()) >= t.clipping_share:
-        yield sighting(
-            INFO,
-            f"the gradient norm is above the clipping norm {limit:g} in {clipped.mean():.0%} of the records; its median is "
-            f"{np.median(grads.value) / limit:.3g} x that.",
-            grads,
-            first=0,
-            last=len(grads) - 1,
-            cite=[0, len(grads) - 1],
-            threshold={"share": t.clipping_share},
-        )
-
-
-@rule(
-    "TP406",
-    "grad-norm-stale",
-    severity=WARN,
-    needs=("grad_norm", "loss"),
-    min_records=3,
-    fix="Check whether the optimizer skips these steps (loss scaler, overflow, accumulation).",
-)
-def grad_norm_stale(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
-    """The same gradient norm, to every digit, in consecutive records with different losses.
-
-    What it does
-    Looks for gradient norms of 6 digits or more that repeat exactly while the loss moves.
-
-    Why it matters
-    Two batches never have the same gradient norm: the steps in between were skipped, or the value is stale.
-
-    Formula
-    At least 6 significant digits identical in 3 consecutive records whose losses differ: WARN "steps skipped". When the repeats are
-    regular, the logger fills forward a value that is computed every few steps: INFO.
-
-    False positives
-    Norms printed with few digits repeat by chance and are not looked at.
-
-    What to try
-    Compare with the loss scale and the number of skipped steps.
-    """
-    grads = logged_norms(frame)
-    same = np.concatenate(([False], np.diff(grads.value) == 0))
-    if not same.any():
+    share = np.cumsum(grads.value > limit) / np.arange(1, len(grads) + 1)
+    if len(grads) < t.clipping_min_records or share[-1] < t.clipping_share:
         return
-    runs = [
-        (a - 1, b)
-        for a, b in stats.runs_of(same)
-        if b - a + 1 >= t.stale_records and _digits(float(grads.value[a])) >= t.stale_digits
-    ]
-    runs = [(a, b) for a, b in runs if _losses_differ(frame, grads, a, b)]
-    if not runs:
-        return
-    lengths = {b - a for a, b in runs}
-    regular = len(runs) >= t.stale_regular and len(lengths) == 1 and sum(b - a for a, b in runs) >= 0.8 * len(grads)
-    first, stop = runs[0]
+    often = share >= t.clipping_share
+    often[: t.clipping_min_records - 1] = False
     yield sighting(
-        INFO if regular else WARN,
-        f"the gradient norm {grads.value[first]!r} repeats in {stop - first} consecutive records with different losses"
-        f"{', regularly: consistent with a value that is filled forward' if regular else ': consistent with skipped steps'}.",
+        INFO,
+        f"the gradient norm is above the clipping norm {limit:g} in {share[-1]:.0%} of the records; its median is "
+        f"{np.median(grads.value) / limit:.3g} x that.",
         grads,
-        first=first,
-        last=runs[-1][1] - 1,
-        flagged=first + t.stale_records - 1,
-        cite=range(first, min(stop, first + 5)),
-        more=evidence(
-            frame["loss"], np.flatnonzero(np.isin(frame["loss"].step, grads.step[first : first + t.stale_records]))
-        ),
-        threshold={"records": t.stale_records, "digits": t.stale_digits},
+        first=0,
+        last=len(grads) - 1,
+        flagged=int(np.argmax(often)),
+        cite=[0, len(grads) - 1],
+        threshold={"share": t.clipping_share},
     )
-
-
-def _digits(value: float) -> int:
-    """Significant digits of the shortest decimal that reads back as `value`."""
-    mantissa = repr(abs(value)).split("e")[0].replace(".", "").strip("0")
-    return len(mantissa)
-
-
-def _losses_differ(frame: Frame, grads: Series, first: int, stop: int) -> bool:
-    loss = frame["loss"]
-    near = loss.value[np.isin(loss.step, grads.step[first:stop])]
-    near = near[np.isfinite(near)]
-    return len(near) > 1 and bool((near != near[0]).any())

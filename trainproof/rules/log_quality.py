@@ -6,10 +6,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainproof.frame import Frame, Repair
+from trainproof import stats
+from trainproof.frame import Frame, Repair, Series
 from trainproof.rules.registry import INFO, WARN, CannotTell, Sighting, rule, sighting
 from trainproof.thresholds import LogQualityThresholds
 from trainproof.verdict import Evidence, Severity
+
+#: metrics whose loss blinds a rule (a loss that goes blank is TP110's)
+WATCHED = ("lr", "grad_norm", "loss_scale", "skipped_steps", "reward", "kl", "entropy")
+#: counters that only ever grow within a run
+COUNTERS = ("epoch", "tokens")
+#: columns that say which process wrote a line
+WRITERS = frozenset({"rank", "local_rank", "global_rank", "node", "node_rank", "host", "host_id", "process"})
 
 
 def _repaired(severity: Severity, message: str, repair: Repair, frame: Frame, threshold: dict[str, float]) -> Sighting:
@@ -24,36 +32,40 @@ def _repaired(severity: Severity, message: str, repair: Repair, frame: Frame, th
     "no-usable-records",
     severity=INFO,
     whole_run=True,
+    min_records=0,
     fix="Name the format with --format, or the columns with --map loss=COLUMN.",
 )
 def no_usable_records(frame: Frame, t: LogQualityThresholds) -> Iterator[Sighting]:
     """There is too little in the log to judge a curve by.
 
     What it does
-    Counts the records of the main series.
+    Counts the records of the loss, or of the longest series when there is no loss.
 
     Why it matters
     A verdict on a handful of points would be a guess; the report says so instead.
 
     Formula
-    Fewer than 8 records of the loss, or of the longest series when there is no loss: INFO. A run on which no rule of the families
-    loss, learning rate, gradients or evaluation could run is SKIP with exit code 2.
+    Fewer than 8 records: INFO, with the columns found and the lines rejected. A run that no rule could judge is SKIP, exit code 2.
 
     False positives
-    A log of evaluations alone is legal and is judged by the evaluation rules.
+    A log of evaluations alone is legal: it is judged by the evaluation rules and not mentioned here.
 
     What to try
     Log more often; map the columns.
     """
     main = frame.main
-    if main is not None and 0 < len(main) < t.few_records:
+    if main is None or not len(main):
+        found = f"no numeric records; {frame.dropped_count} lines were not understood"
+        yield Sighting(INFO, found, (), {"records": t.usable_records}, 0, 0, 0)
+    elif len(main) < t.usable_records and not main.name.startswith(("eval/", "test/")):
         yield sighting(
             INFO,
-            f"only {len(main)} records of {main.name}: most rules need more.",
+            f"only {len(main)} records of {main.name} (found: {', '.join(list(frame)[:8])}; {frame.dropped_count} lines were not "
+            "understood): most rules need more.",
             main,
             first=0,
             last=len(main) - 1,
-            threshold={"records": t.few_records},
+            threshold={"records": t.usable_records},
         )
 
 
@@ -61,7 +73,6 @@ def no_usable_records(frame: Frame, t: LogQualityThresholds) -> Iterator[Sightin
     "TP002",
     "step-gap",
     severity=WARN,
-    whole_run=False,
     min_records=20,
     fix="Check whether the logger dropped records (some drop steps that go back) or the process stood still.",
 )
@@ -69,17 +80,17 @@ def step_gap(frame: Frame, t: LogQualityThresholds) -> Iterator[Sighting]:
     """Steps are missing in the middle of the log.
 
     What it does
-    Compares the distance between logged steps with the usual one.
+    Compares each distance between logged steps with the usual one before it.
 
     Why it matters
     What happened in the gap was not seen by any rule.
 
     Formula
-    d = the most frequent distance of steps; a distance of 5 d or more inside a segment: WARN. When the distance stays changed
-    afterwards, the logging interval was changed on purpose: INFO.
+    d = the most frequent of the 50 distances before (80 % of them have to agree). A distance >= 5 d inside a segment, after which d is
+    the distance again for 3 records: WARN. 5 gaps or more: INFO, that is how the run logs.
 
     False positives
-    A changed logging interval (the first steps each, then every 100th); epochs of unequal length.
+    A logging interval changed on purpose (the first steps each, then every 100th) does not go back to d: INFO.
 
     What to try
     Look at the time-stamps on either side.
@@ -88,39 +99,41 @@ def step_gap(frame: Frame, t: LogQualityThresholds) -> Iterator[Sighting]:
     if main is None:
         raise CannotTell("no records")
     distance = np.diff(main.step)
-    usual = _mode(distance)
-    gaps = np.flatnonzero(distance >= t.gap_ratio * usual)
-    if not len(gaps) or (distance == usual).mean() < t.gap_usual_share:
+    smallest = int(distance.min(initial=np.iinfo(np.int64).max))
+    large = np.flatnonzero(distance >= t.gap_times * max(smallest, 1))
+    gaps = [(int(i), usual) for i in large[: t.gap_history] if (usual := _usual(distance, int(i), t))]
+    if not gaps:
         return
-    regular = len(gaps) >= t.gap_regular
-    changed = any(_stays_changed(distance, int(gap), usual) for gap in gaps)
-    first = int(gaps[0])
+    holes = [(i, usual) for i, usual in gaps if _goes_on_as_before(distance, i, usual, t)]
+    first, usual = (holes or gaps)[0]
+    many = len(gaps) >= t.gap_many
     yield sighting(
-        INFO if changed or regular else WARN,
-        f"{len(gaps)} gap{'s' if len(gaps) > 1 else ''} in the steps: {main.step[first]} is followed by {main.step[first + 1]}, the usual distance is "
-        f"{usual}{', and the distance stays changed' if changed else ''}.",
+        WARN if holes and not many else INFO,
+        f"{len(gaps)} gap{'s' if len(gaps) > 1 else ''} in the steps: step {main.step[first]} is followed by {main.step[first + 1]}, where "
+        f"the distance was {usual}{'' if holes else '; the interval did not come back, consistent with a change on purpose'}.",
         main,
         first=first,
-        last=int(gaps[-1]) + 1,
-        flagged=first + 1,
+        last=first + 1,
+        flagged=first + 1 + t.gap_back if holes else first + 1,
         cite=[first, first + 1],
-        threshold={"ratio": t.gap_ratio},
+        threshold={"times": t.gap_times},
     )
 
 
-def _mode(distance: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
-    values, counts = np.unique(distance, return_counts=True)
-    return max(1, int(values[np.argmax(counts)]))
+def _usual(distance: stats.Ints, gap: int, t: LogQualityThresholds) -> int | None:
+    """The usual distance before the gap, when there is one and the gap is large beside it."""
+    before = distance[max(0, gap - t.gap_history) : gap]
+    if not len(before):
+        return None
+    values, counts = np.unique(before, return_counts=True)
+    usual = int(values[np.argmax(counts)])
+    regular = counts.max() >= t.gap_regular * len(before)
+    return usual if usual > 0 and regular and distance[gap] >= t.gap_times * usual else None
 
 
-def _stays_changed(distance: np.ndarray[tuple[int], np.dtype[np.int64]], gap: int, usual: int) -> bool:
-    """Whether the distances around the gap are not the usual one either: a new interval, not a hole."""
-    around = np.concatenate([distance[max(0, gap - 3) : gap], distance[gap + 1 : gap + 4]])
-    before, after = distance[max(0, gap - 3) : gap], distance[gap + 1 : gap + 4]
-    same = (len(after) > 0 and bool((after >= distance[gap] / 2).all())) or (
-        len(before) > 0 and bool((before >= distance[gap] / 2).all())
-    )
-    return same or (len(around) > 0 and bool((around != usual).all()))
+def _goes_on_as_before(distance: stats.Ints, gap: int, usual: int, t: LogQualityThresholds) -> bool:
+    after = distance[gap + 1 : gap + 1 + t.gap_back]
+    return len(after) == t.gap_back and bool((after == usual).all())
 
 
 @rule(
@@ -141,7 +154,8 @@ def step_overlap(frame: Frame, t: LogQualityThresholds) -> Iterator[Sighting]:
     Overlapped steps were paid for twice, and a resume that starts over may have lost its state.
 
     Formula
-    Overlap up to the save interval (or 10 % of the records when it is not declared): INFO; more: WARN. Disorder: INFO.
+    Overlap up to the save interval (10 % of the steps when it is not declared): INFO. More, or a counter (epoch, tokens) that begins
+    anew, or a loss that does not go on within 5 S at the seam: WARN. Disorder: INFO.
 
     False positives
     A crash with a clean resume always repeats the steps since the last checkpoint: that is INFO.
@@ -151,24 +165,40 @@ def step_overlap(frame: Frame, t: LogQualityThresholds) -> Iterator[Sighting]:
     """
     for repair in frame.repairs:
         if repair.kind == "disorder":
-            yield _repaired(
-                INFO,
-                f"the steps fall {repair.count} times in {repair.of} records: {repair.detail}.",
-                repair,
-                frame,
-                {"share": t.disorder_share},
-            )
+            message = f"the steps fall {repair.count} times in {repair.of} records: {repair.detail}."
+            yield _repaired(INFO, message, repair, frame, {"falls": 0.0})
         elif repair.kind == "overlap":
-            interval = frame.facts.number("save_steps")
-            allowed = interval if interval else t.overlap_share * max(frame.last_step or 0, 1)
-            severity = INFO if repair.last_step - repair.first_step <= allowed else WARN
-            yield _repaired(
-                severity,
-                f"{repair.count} records were logged again: {repair.detail}.",
-                repair,
-                frame,
-                {"steps": float(allowed)},
-            )
+            allowed = frame.facts.number("save_steps") or t.overlap_share * max(frame.last_step or 0, 1)
+            wrong = _counter_reset(frame, repair, t) or _seam(frame, repair, t)
+            severe = wrong or repair.last_step - repair.first_step > allowed
+            message = f"{repair.count} records were logged again: {repair.detail}{f'; {wrong}' if wrong else ''}."
+            yield _repaired(WARN if severe else INFO, message, repair, frame, {"steps": float(allowed)})
+
+
+def _counter_reset(frame: Frame, repair: Repair, t: LogQualityThresholds) -> str | None:
+    """A counter that began anew where the run resumed."""
+    for name in COUNTERS:
+        if name in frame:
+            counter = frame[name].finite
+            at = int(np.searchsorted(counter.step, repair.first_step))
+            if 0 < at < len(counter) and counter.value[at] < t.overlap_counter * counter.value[at - 1]:
+                return f"{name} fell from {counter.value[at - 1]:.4g} to {counter.value[at]:.4g}"
+    return None
+
+
+def _seam(frame: Frame, repair: Repair, t: LogQualityThresholds) -> str | None:
+    """A loss that does not go on where it was: its median after the seam against the records before."""
+    if "loss" not in frame:
+        return None
+    loss = frame["loss"].finite
+    at = int(np.searchsorted(loss.step, repair.first_step))
+    end = at + t.overlap_seam - 1
+    if at < stats.BASELINE_MINIMUM or end >= len(loss):
+        return None
+    base = stats.baseline(loss.value[max(0, at - stats.BASELINE_WINDOW) : end + 1])
+    before, scale = float(base.median[-1]), float(base.scale[-1])
+    after = float(np.median(loss.value[at : end + 1]))
+    return f"the loss went from {before:.4g} to {after:.4g}" if after - before > t.overlap_scales * scale else None
 
 
 @rule(
@@ -189,8 +219,8 @@ def duplicate_records(frame: Frame, t: LogQualityThresholds) -> Iterator[Sightin
     Several writers in one file, or one output captured twice, hide which record belongs to which process.
 
     Formula
-    Repeats in 10 % or more of at least 20 records: INFO when every record repeats equally often (one line a rank, or the whole output
-    twice), otherwise WARN.
+    Repeats in 10 % or more of at least 20 records: WARN; INFO when a rank or host column, or a like number of repeats of every record,
+    explains them.
 
     False positives
     One line a rank is how many launchers log.
@@ -199,22 +229,19 @@ def duplicate_records(frame: Frame, t: LogQualityThresholds) -> Iterator[Sightin
     Log on rank 0 only.
     """
     for repair in frame.repairs:
-        if (
-            repair.kind == "duplicates"
-            and repair.of >= t.duplicates_min_records
-            and repair.count >= t.duplicates_share * repair.of
-        ):
+        if repair.kind != "duplicates" or repair.of < t.duplicates_min_records:
+            continue
+        if repair.count >= t.duplicates_share * repair.of:
             kept = repair.of - repair.count
-            even = kept > 0 and repair.count % kept == 0
+            explained = bool(WRITERS & set(frame)) or (kept > 0 and repair.count % kept == 0)
             message = f"{repair.count} of {repair.of} records repeat an earlier one exactly ({repair.detail})."
-            yield _repaired(INFO if even else WARN, message, repair, frame, {"share": t.duplicates_share})
+            yield _repaired(INFO if explained else WARN, message, repair, frame, {"share": t.duplicates_share})
 
 
 @rule(
     "TP005",
     "metric-missing-or-placeholder",
     severity=WARN,
-    whole_run=False,
     min_records=20,
     fix="Check the logging call of the cited metric.",
 )
@@ -222,48 +249,60 @@ def metric_missing_or_placeholder(frame: Frame, t: LogQualityThresholds) -> Iter
     """A metric disappears from the log, or never says anything.
 
     What it does
-    Looks for a gradient norm, learning rate or loss scale that was logged with nearly every loss and then stops, and for one that is
-    the same in every record.
+    Looks for a metric that was logged with nearly every record and then stops, and for a gradient norm, loss scale or loss part that
+    is one and the same in every record.
 
     Why it matters
     Rules that need the metric are blind from there on; a placeholder is no evidence either way.
 
     Formula
-    Present in 90 % of the first fifth of the loss records, then absent for 10 records or more to the end: WARN. The same value in 50
-    records or more while the loss varies: INFO (0, -1 or any constant that is not a declared constant rate).
+    Present in 90 % of at least 20 records, then absent from 10 or more to the end: WARN. The same value in 50 records or more
+    while the loss varies: INFO, and no rule uses it (for parts of the loss and loss scales: 0 or below).
 
     False positives
-    A constant learning rate is a schedule, not a placeholder. A static loss scale is constant.
+    A constant learning rate is a schedule, a static loss scale is constant; neither is told. A loss that stops is TP110.
 
     What to try
     Look at the line where it stops.
     """
-    if "loss" not in frame:
-        raise CannotTell("no loss in the log")
-    loss = frame["loss"]
-    for name in ("grad_norm", "lr", "loss_scale"):
-        if name not in frame or not len(frame[name]):
-            continue
-        series = frame[name]
-        early = loss.step[: max(1, len(loss) // 5)]
-        present = float(np.isin(early, series.step).mean())
-        missing = int((loss.step > series.step[-1]).sum())
-        if present >= t.missing_share and missing >= t.missing_records:
-            yield sighting(
-                WARN,
-                f"{name} stops at step {series.step[-1]}, while the loss goes on for {missing} records.",
-                series,
-                first=max(0, len(series) - 2),
-                last=len(series) - 1,
-                threshold={"records": t.missing_records},
-            )
-        if name == "grad_norm" and series.constant and len(series) >= t.placeholder_records and not loss.constant:
+    main = frame.main
+    if main is None:
+        raise CannotTell("no records")
+    for name, series in frame.items():
+        if name in WATCHED or name.startswith("lr/"):
+            yield from _stopped(main, series, t)
+        if main is not series and _placeholder(series, t) and not main.constant:
             yield sighting(
                 INFO,
                 f"{name} is {series.value[0]:g} in all {len(series)} records: a placeholder, no rule uses it.",
                 series,
                 first=0,
                 last=len(series) - 1,
+                flagged=t.placeholder_records - 1,
                 cite=[0],
                 threshold={"records": t.placeholder_records},
             )
+
+
+def _stopped(main: Series, series: Series, t: LogQualityThresholds) -> Iterator[Sighting]:
+    """`series` ended while the main one went on."""
+    until = int(np.searchsorted(main.step, series.step[-1], side="right")) if len(series) else 0
+    if until < t.missing_before or len(main) - until < t.missing_records:
+        return
+    shared = len(series.align(main)[0])
+    if shared >= t.missing_presence * until:
+        yield sighting(
+            WARN,
+            f"{series.name} stops at step {series.step[-1]}, while {main.name} goes on for {len(main) - until} records.",
+            series,
+            first=max(0, len(series) - 2),
+            last=len(series) - 1,
+            threshold={"records": t.missing_records},
+        )._replace(flagged_step=int(main.step[until + t.missing_records - 1]), last_step=int(main.step[-1]))
+
+
+def _placeholder(series: Series, t: LogQualityThresholds) -> bool:
+    if len(series) < t.placeholder_records or not series.constant:
+        return False
+    part = series.name == "loss_scale" or series.name.startswith(("loss/", "eval/loss"))
+    return series.name == "grad_norm" or (part and float(series.value[0]) <= 0)

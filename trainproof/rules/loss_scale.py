@@ -3,33 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from trainproof import stats
 from trainproof.frame import Frame, Series
-from trainproof.rules.registry import FAIL, WARN, CannotTell, Sighting, rule, sighting
+from trainproof.rules.registry import FAIL, INFO, WARN, CannotTell, Sighting, rule, sighting
 from trainproof.thresholds import NumericsThresholds
 from trainproof.verdict import Severity
 
 
+class Overflows(NamedTuple):
+    """Skipped steps a record of `series`, and the steps that each record stands for; shape (n,)."""
+
+    series: Series
+    skipped: stats.Floats
+    steps: stats.Floats
+
+
 def dynamic_scale(frame: Frame) -> Series:
-    """The loss scale, if it is a dynamic one. Raises CannotTell for a placeholder or a static scale."""
+    """The finite loss scales, if the scale is a dynamic one. Raises CannotTell for a static one and for a placeholder."""
     scale = frame["loss_scale"].finite
-    if not len(scale) or scale.constant or (scale.value <= 0).all():
-        raise CannotTell("the loss scale is static or a placeholder")
+    if not len(scale) or not (scale.value > 0).any():
+        raise CannotTell("the loss scale is a placeholder, never above 0")
+    if scale.constant:
+        raise CannotTell(f"the loss scale is {scale.value[0]:g} throughout: a static scale")
     return scale
 
 
-def _overflows(frame: Frame, t: NumericsThresholds) -> tuple[Series, stats.Bools]:
-    """Records at which a step was skipped: the counter rose, or the scale fell."""
-    if "skipped_steps" in frame and not frame["skipped_steps"].constant:
-        counter = frame["skipped_steps"].finite
-        return counter, np.concatenate(([False], np.diff(counter.value) > 0))
-    if "loss_scale" not in frame:
+def overflows(frame: Frame, t: NumericsThresholds) -> Overflows:
+    """Skipped steps after the start-up grace: from the logger's count, else one for each halving of the loss scale.
+
+    A count that never falls and passes 1 is a running total. Raises CannotTell when the log holds neither.
+    """
+    if "skipped_steps" in frame and len(frame["skipped_steps"].finite):
+        series = frame["skipped_steps"].finite
+        total = bool((np.diff(series.value) >= 0).all()) and float(series.value[-1]) > 1
+        skipped = np.diff(series.value, prepend=series.value[0]) if total else np.maximum(series.value, 0.0)
+    elif "loss_scale" in frame:
+        series = dynamic_scale(frame)
+        skipped = _halvings(series.value)
+    else:
         raise CannotTell("neither skipped steps nor a loss scale in the log")
-    scale = dynamic_scale(frame)
-    return scale, np.concatenate(([False], scale.value[1:] < scale.value[:-1] / t.overflow_cut))
+    steps = np.diff(series.step, prepend=series.step[0]).astype(np.float64)
+    skipped = np.minimum(skipped, steps)
+    skipped[series.step <= series.step[0] + t.overflow_grace] = 0.0
+    return Overflows(series, skipped, steps)
+
+
+def _halvings(scale: stats.Floats) -> stats.Floats:
+    """How often the scale was halved since the record before; a scale printed as 0 has been halved at least once."""
+    before, after = np.maximum(scale[:-1], 0.0), np.maximum(scale[1:], 0.0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        times = np.log2(before / after)
+    times = np.where(np.isfinite(times), np.round(times), 1.0)
+    return np.concatenate(([0.0], np.where(after < before, np.maximum(times, 1.0), 0.0)))
+
+
+def window_share(seen: Overflows, t: NumericsThresholds) -> stats.Floats:
+    """The share of skipped steps in the last 200 steps after the grace, at each record; 0 before 50 such steps."""
+    step = seen.series.step
+    total = np.cumsum(seen.skipped)
+    before = np.searchsorted(step, step - t.overflow_window, side="right") - 1
+    inside = total - np.where(before >= 0, total[np.maximum(before, 0)], 0.0)
+    after_grace = step - step[0] - t.overflow_grace
+    share: stats.Floats = inside / np.clip(after_grace, 1, t.overflow_window)
+    share[after_grace < t.overflow_min_steps] = 0.0
+    return share
 
 
 @rule(
@@ -42,51 +83,52 @@ def overflow_rate(frame: Frame, t: NumericsThresholds) -> Iterator[Sighting]:
     """The loss scaler skips too many steps.
 
     What it does
-    Counts the records at which a step was skipped (a counter that rose, a scale that was cut), after the start-up search.
+    Counts the steps that were skipped (by the logger's count, or by halvings of the scale), after the start-up search.
 
     Why it matters
     Every skipped step is work thrown away, and a scaler that keeps skipping is near its end.
 
     Formula
-    After step 50, over the last 200 records: more than 5 % skipped WARN, more than 20 % or 8 in a row FAIL.
+    After step 50, over the last 200 steps: more than 5 % skipped WARN; more than 20 %, or 8 consecutive ones, FAIL.
 
     False positives
-    The search from 2^16 at the start skips 4 to 8 in a row; a scaler that probes every 2,000 steps skips 0.05 %.
+    The search from 2^16 at the start skips 4 to 8 in a row; a scaler that probes every 2,000 steps skips 0.05 %. A static scale and a
+    placeholder are not asked.
 
     What to try
     bfloat16.
     """
-    series, skipped = _overflows(frame, t)
-    if len(series) < t.overflow_min_records:
-        raise CannotTell(f"{len(series)} records, needs {t.overflow_min_records}")
-    skipped = (
-        skipped
-        & (series.step > series.step[0] + t.overflow_grace_steps)
-        & (np.arange(len(series)) >= t.overflow_grace_records)
-    )
-    total = np.concatenate(([0], np.cumsum(skipped)))
-    n = np.arange(1, len(series) + 1)
-    window = np.minimum(n, t.overflow_window)
-    share = (total[n] - total[n - window]) / window
-    streak = stats.first_run(skipped, t.overflow_streak)
-    for severity, limit in ((FAIL, t.overflow_fail), (WARN, t.overflow_warn)):
-        over = (share > limit) & (n >= t.overflow_min_records)
-        hits = [int(np.argmax(over))] if over.any() else []
-        if severity is FAIL and streak:
-            hits.append(streak[0] + t.overflow_streak - 1)
-        if hits:
-            flagged = min(hits)
+    seen = overflows(frame, t)
+    series, n = seen.series, len(seen.series)
+    if n and int(series.step[-1] - series.step[0]) < t.overflow_grace + t.overflow_min_steps:
+        raise CannotTell(f"{series.step[-1] - series.step[0]} steps, needs {t.overflow_grace + t.overflow_min_steps}")
+    if not seen.skipped.any():
+        return
+    share = window_share(seen, t)
+    for severity, limit in ((FAIL, t.overflow_share), (WARN, t.overflow_share_warn)):
+        over = share > limit
+        if severity is FAIL:
+            over |= _consecutive(seen) >= t.overflow_streak
+        if over.any():
+            flagged = int(np.argmax(over))
             yield sighting(
                 severity,
-                f"{int(skipped[: flagged + 1].sum())} steps were skipped by the loss scaler up to step {series.step[flagged]}, {share[flagged]:.0%} of "
-                f"the last {window[flagged]} records.",
+                f"the loss scaler skipped {seen.skipped[: flagged + 1].sum():g} steps up to step {series.step[flagged]} (start-up not "
+                f"counted), {share[flagged]:.0%} of the last {t.overflow_window}.",
                 series,
-                first=int(np.argmax(skipped)),
-                last=int(np.flatnonzero(skipped)[-1]),
+                first=int(np.argmax(seen.skipped > 0)),
+                last=int(np.flatnonzero(seen.skipped)[-1]),
                 flagged=flagged,
                 threshold={"share": limit, "streak": t.overflow_streak},
             )
             return
+
+
+def _consecutive(seen: Overflows) -> stats.Floats:
+    """Skipped steps without a step in between, up to each record."""
+    all_skipped = (seen.skipped > 0) & (seen.skipped >= seen.steps)
+    total = np.cumsum(np.where(all_skipped, seen.skipped, 0.0))
+    return total - np.maximum.accumulate(np.where(all_skipped, 0.0, total))
 
 
 @rule(
@@ -108,44 +150,70 @@ def loss_scale_collapse(frame: Frame, t: NumericsThresholds) -> Iterator[Sightin
     The scale falls because gradients overflow at every size; in published runs it collapses about 30 steps before the loss does.
 
     Formula
-    Scale <= 1 outside the first 20 records, or fallen 64 x within 50 records and not back at a quarter within 200: WARN. Scale <= 1 for 5
-    records in a row at the end: FAIL.
+    After step 50: scale <= 1 for 5 records, or fallen 64 x within 50 steps: WARN; INFO once it has regained 4 x within 200 steps. FAIL
+    when the scale is <= 1, or at its lowest, and steps are still skipped (more than 5 % of the last 200).
 
     False positives
-    A static scale of 1.0 (bfloat16) and placeholders are constant, and skipped; logs that print 0.000 for a scale.
+    A static scale of 1.0 (bfloat16) and placeholders (-1, 0.000 throughout) are not asked; a scale printed as 0.000 after real ones
+    has fallen below what is printed, and counts.
 
     What to try
     bfloat16.
     """
     scale = dynamic_scale(frame)
-    x = scale.value
-    low = x <= t.scale_floor
-    low[: t.scale_grace_records] = False
-    low &= x > 0
-    end = stats.last_run(low)
-    if end and end[1] - end[0] >= t.scale_floor_records:
-        yield _collapsed(scale, end[0], end[0] + t.scale_floor_records - 1, FAIL, t)
+    started = scale.step > scale.step[0] + t.scale_grace
+    low = stats.first_run(started & (scale.value <= t.scale_low), t.scale_low_records)
+    fell = np.flatnonzero(started & _has_fallen(scale, t))
+    flags = ([low[0] + t.scale_low_records - 1] if low else []) + fell[:1].tolist()
+    if not flags:
         return
-    if low.any():
-        yield _collapsed(scale, int(np.argmax(low)), int(np.argmax(low)), WARN, t)
-        return
-    for i in range(t.scale_grace_records, len(x)):
-        high = float(x[max(0, i - t.scale_fall_records) : i].max())
-        if 0 < x[i] <= high / t.scale_fall:
-            until = min(len(x), i + t.scale_back_records)
-            if until == i + t.scale_back_records and float(x[i:until].max()) < high / t.scale_fall * t.scale_back:
-                yield _collapsed(scale, i, until - 1, WARN, t)
-                return
+    flagged = min(flags)
+    hopeless = _still_skipping(frame, scale, flagged, t)
+    if hopeless is not None:
+        yield _collapsed(scale, FAIL, hopeless, t)
+    else:
+        yield _collapsed(scale, INFO if _regained(scale, flagged, t) else WARN, flagged, t)
 
 
-def _collapsed(scale: Series, first: int, flagged: int, severity: Severity, t: NumericsThresholds) -> Sighting:
+def _has_fallen(scale: Series, t: NumericsThresholds) -> stats.Bools:
+    """Whether the scale stands 64 x below its highest of the last 50 steps."""
+    interval = max(1.0, float(np.median(np.diff(scale.step))))
+    width = min(max(1, round(t.scale_fall_steps / interval)) + 1, len(scale))
+    highest = -stats.trailing_minimum(-scale.value, width)
+    highest[: width - 1] = np.maximum.accumulate(scale.value)[: width - 1]
+    fallen: stats.Bools = (highest > 0) & (scale.value <= highest / t.scale_fall)
+    return fallen
+
+
+def _regained(scale: Series, flagged: int, t: NumericsThresholds) -> bool:
+    until = int(np.searchsorted(scale.step, scale.step[flagged] + t.scale_regain_steps, side="right"))
+    after = float(scale.value[flagged:until].max())
+    return after > t.scale_low and after >= t.scale_regain * float(scale.value[flagged])
+
+
+def _still_skipping(frame: Frame, scale: Series, since: int, t: NumericsThresholds) -> int | None:
+    """The first record from `since` on at a scale <= 1, or at its lowest so far, with steps still being skipped; None if there is none."""
+    seen = overflows(frame, t)
+    at = np.searchsorted(seen.series.step, scale.step, side="right") - 1
+    skipping = window_share(seen, t)[np.maximum(at, 0)] > t.overflow_share_warn
+    lowest = np.minimum.accumulate(scale.value)
+    held = np.concatenate(([False], (scale.value[1:] == lowest[1:]) & (scale.value[1:] == scale.value[:-1])))
+    counted = seen.series.name == "skipped_steps"  # a scale that is its own witness cannot be held and cut at once
+    stuck = skipping & ((scale.value <= t.scale_low) | (held & counted))
+    stuck[:since] = False
+    return int(np.argmax(stuck)) if stuck.any() else None
+
+
+def _collapsed(scale: Series, severity: Severity, flagged: int, t: NumericsThresholds) -> Sighting:
+    highest = int(np.argmax(scale.value[: flagged + 1]))
+    back = " It has risen again since." if severity is INFO else ""
     return sighting(
         severity,
-        f"the loss scale fell from {scale.value[: first + 1].max():.6g} to {scale.value[flagged]:.6g} by step {scale.step[flagged]}.",
+        f"the loss scale fell from {scale.value[highest]:.6g} to {scale.value[flagged]:.6g} by step {scale.step[flagged]}.{back}",
         scale,
-        first=first,
+        first=highest,
         last=len(scale) - 1,
         flagged=flagged,
-        cite=sorted({int(np.argmax(scale.value[: first + 1])), first, flagged}),
-        threshold={"floor": t.scale_floor, "fall": t.scale_fall},
+        cite=sorted({highest, flagged}),
+        threshold={"scale": t.scale_low, "fall": t.scale_fall},
     )
