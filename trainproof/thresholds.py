@@ -245,7 +245,9 @@ class GradientThresholds(msgspec.Struct, frozen=True):
 
     # TP402 grad-zero-no-update. Source: convention.
     zero_records: int = 5  # consecutive, after norms that were not 0
-    zero_start_records: int = 30  # from the start, where the column may be a placeholder
+    zero_evals: int = 3  # evaluations with one and the same loss: the weights do not change
+    zero_start_records: int = 100  # from the start, where the column may be a placeholder, WARN
+    zero_start_share: float = 0.20  # of the planned steps
     zero_start_drop: float = 0.05  # drop of the loss + 2 SE under this share of its level: it does not move
     zero_loss_z: float = -2.0  # Mann-Kendall Z above which the loss has no downward trend
     zero_rl_records: int = 20  # records before a share means anything

@@ -163,7 +163,7 @@ def loss_scale_collapse(frame: Frame, t: NumericsThresholds) -> Iterator[Sightin
     scale = dynamic_scale(frame)
     started = scale.step > scale.step[0] + t.scale_grace
     low = stats.first_run(started & (scale.value <= t.scale_low), t.scale_low_records)
-    fell = np.flatnonzero(started & _has_fallen(scale, t))
+    fell = np.flatnonzero(_has_fallen(scale, started, t))
     flags = ([low[0] + t.scale_low_records - 1] if low else []) + fell[:1].tolist()
     if not flags:
         return
@@ -175,13 +175,14 @@ def loss_scale_collapse(frame: Frame, t: NumericsThresholds) -> Iterator[Sightin
         yield _collapsed(scale, INFO if _regained(scale, flagged, t) else WARN, flagged, t)
 
 
-def _has_fallen(scale: Series, t: NumericsThresholds) -> stats.Bools:
-    """Whether the scale stands 64 x below its highest of the last 50 steps."""
+def _has_fallen(scale: Series, started: stats.Bools, t: NumericsThresholds) -> stats.Bools:
+    """Whether the scale stands 64 x below its highest of the last 50 steps after the grace; a 0, as printed, has no ratio."""
     interval = max(1.0, float(np.median(np.diff(scale.step))))
     width = min(max(1, round(t.scale_fall_steps / interval)) + 1, len(scale))
-    highest = -stats.trailing_minimum(-scale.value, width)
-    highest[: width - 1] = np.maximum.accumulate(scale.value)[: width - 1]
-    fallen: stats.Bools = (highest > 0) & (scale.value <= highest / t.scale_fall)
+    after_grace = np.where(started, scale.value, 0.0)
+    highest = -stats.trailing_minimum(-after_grace, width)
+    highest[: width - 1] = np.maximum.accumulate(after_grace)[: width - 1]
+    fallen: stats.Bools = (scale.value > 0) & (scale.value <= highest / t.scale_fall)
     return fallen
 
 

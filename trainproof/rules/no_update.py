@@ -11,6 +11,7 @@ from trainproof import stats
 from trainproof.frame import Frame, Series
 from trainproof.rules.registry import FAIL, INFO, WARN, CannotTell, Sighting, evidence, rule, sighting
 from trainproof.thresholds import GradientThresholds
+from trainproof.verdict import Severity
 
 
 def logged_norms(frame: Frame) -> Series:
@@ -24,11 +25,12 @@ def logged_norms(frame: Frame) -> Series:
 
 
 class Stretch(NamedTuple):
-    """Norms of exactly 0 in a row: records start..stop (exclusive), and the record at which enough of them are seen."""
+    """Norms of exactly 0 in a row: records start..stop (exclusive), the record at which enough is seen, and how much that says."""
 
     start: int
     stop: int
     flagged: int
+    severity: Severity
 
 
 @rule(
@@ -51,8 +53,9 @@ def grad_zero_no_update(frame: Frame, t: GradientThresholds) -> Iterator[Sightin
 
     Formula
     grad_norm == 0 in 5 consecutive records with lr > 0 and a loss without a fall (Mann-Kendall Z > -2): FAIL. Where it is 0 from the
-    first record the column may be a placeholder: 30 records are asked for, over which the loss, with 2 standard errors, falls by
-    less than 5 %. Reinforcement learning: KL exactly 0 as well, or, without KL, half of at least 20 records at 0.
+    first record the column may be a placeholder: FAIL when the evaluation loss is one and the same in 3 evaluations, WARN when over
+    20 % of the planned steps (at least 100 records) the loss falls by less than 5 %, 2 standard errors included.
+    Reinforcement learning: KL exactly 0 as well, or, without KL, half of at least 20 records at 0.
 
     False positives
     A norm of 0 in every record while the loss falls is a placeholder (TP005). A sixth of the records at 0 is normal for rewards in
@@ -71,29 +74,52 @@ def grad_zero_no_update(frame: Frame, t: GradientThresholds) -> Iterator[Sightin
         if not _rate_is_on(frame, grads, start, stop):
             learns = "the learning rate is 0 where the gradient norm is"
             continue
-        flagged = _flagged(frame, grads, zero, start, stop, t)
-        if flagged is not None:
-            yield _no_update(grads, zero, Stretch(start, stop, flagged), t)
+        seen = _stretch(frame, grads, zero, start, stop, t)
+        if seen is not None:
+            yield _no_update(grads, zero, seen, t)
             return
         learns = "the gradient norm is 0, but other metrics do not say that nothing moves"
     if learns and zero.all():
         raise CannotTell(learns)
 
 
-def _flagged(
+def _stretch(
     frame: Frame, grads: Series, zero: stats.Bools, start: int, stop: int, t: GradientThresholds
-) -> int | None:
-    """The record at which the stretch of zeros is enough to say that nothing moves, or None."""
+) -> Stretch | None:
+    """The stretch of zeros, if something else says that nothing moves in it."""
     enough = start + t.zero_records - 1
     if frame.objective == "rl":
-        return _rl_flagged(frame, grads, zero, enough, stop, t)
+        flagged = _rl_flagged(frame, grads, zero, enough, stop, t)
+        return None if flagged is None else Stretch(start, stop, flagged, FAIL)
     if "loss" not in frame:
         return None
     loss = frame["loss"].finite
     if start > 0:
-        return enough if _loss_rests(loss, grads, start, stop, t) else None
+        return Stretch(start, stop, enough, FAIL) if _loss_rests(loss, grads, start, stop, t) else None
+    frozen = _frozen_evaluation(frame, grads, stop, t)
+    if frozen is not None:
+        return Stretch(start, stop, frozen, FAIL)
+    flat = _flat_start(frame, loss, grads, stop, t)
+    return None if flat is None else Stretch(start, stop, flat, WARN)
+
+
+def _frozen_evaluation(frame: Frame, grads: Series, stop: int, t: GradientThresholds) -> int | None:
+    """The record by which the evaluation loss has been one and the same in 3 evaluations, or None."""
+    if "eval/loss" not in frame or stop < t.zero_records:
+        return None
+    evals = frame["eval/loss"].finite
+    n = int(np.searchsorted(evals.step, grads.step[stop - 1], side="right"))
+    if n < t.zero_evals or not (evals.value[: t.zero_evals] == evals.value[0]).all():
+        return None
+    at = int(np.searchsorted(grads.step, evals.step[t.zero_evals - 1]))
+    return max(at, t.zero_records - 1)
+
+
+def _flat_start(frame: Frame, loss: Series, grads: Series, stop: int, t: GradientThresholds) -> int | None:
+    """The record by which the loss is seen not to move from the start on, or None."""
+    planned = t.zero_start_share * (frame.total_steps or 0)
     for count in stats.schedule(stop, t.zero_start_records):
-        if count >= t.zero_start_records:
+        if count >= t.zero_start_records and grads.step[count - 1] >= planned:
             flat = _loss_is_flat(loss, grads, int(count), t)
             if flat is not None:
                 return int(count) - 1 if flat else None
@@ -146,7 +172,7 @@ def _rate_is_on(frame: Frame, grads: Series, start: int, stop: int) -> bool:
 
 def _no_update(grads: Series, zero: stats.Bools, seen: Stretch, t: GradientThresholds) -> Sighting:
     return sighting(
-        FAIL,
+        seen.severity,
         f"the gradient norm is exactly 0 in {int(zero.sum())} of {len(zero)} records, {seen.stop - seen.start} in a row from step "
         f"{grads.step[seen.start]}, and nothing moves.",
         grads,
