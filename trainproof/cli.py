@@ -78,12 +78,15 @@ def _run() -> int:
     from trainproof.errors import TrainproofError
 
     try:
-        return app.main(standalone_mode=False) or 0
+        with app.make_context("trainproof", sys.argv[1:]) as context:  # app.main would answer Ctrl-C with an empty line
+            return int(app.invoke(context))
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except click.ClickException as error:
         return _fail(error.format_message())
     except TrainproofError as error:
         return _fail(str(error))
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         return 130
     except Exception as error:
         if os.environ.get("TRAINPROOF_DEBUG"):

@@ -88,7 +88,7 @@ def _steps(
 
 
 def _is_default(index: Any) -> bool:
-    return index.name is None and bool((index == range(len(index))).all())
+    return index.name is None and list(index) == list(range(len(index)))
 
 
 def _add(name: str, column: Sequence[object], steps: Sequence[int | None], out: FrameBuilder) -> None:
