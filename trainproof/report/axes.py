@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from typing import NamedTuple
 NEAR_ZERO = 0.25
 #: empty space above and below a curve, as a share of its height
 MARGIN = 0.06
+SMALLEST, LARGEST = math.ulp(0.0), sys.float_info.max
 
 
 class Scale(NamedTuple):
@@ -33,14 +35,15 @@ def value_scale(values: Iterable[float], log: bool) -> Scale:
     finite = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
     low, high = min(finite, default=0.0), max(finite, default=1.0)
     if log and finite:
-        margin = max((high / low) ** MARGIN if high / low < math.inf else 1.0, 1.05)
-        return Scale(max(low / margin, 5e-324), min(high * margin, 1.7e308), True)
+        ratio = high / low
+        factor = max(ratio**MARGIN, 1.05) if math.isfinite(ratio) else 1.05
+        return Scale(max(low / factor, SMALLEST), min(high * factor, LARGEST), True)
     if low == high:
-        half = abs(low) / 2 or 0.5
-        return Scale(low - half, min(high + half, 1.7e308)) if abs(low) < 1e308 else Scale(low / 2, high * 1.05)
-    margin = (high / 2 - low / 2) * 2 * MARGIN if high / 2 - low / 2 < 8e307 else 0.0
-    floor = 0.0 if 0 <= low <= NEAR_ZERO * high else low - margin
-    return Scale(floor, high + margin)
+        margin = abs(low) / 2 or 0.5
+        return Scale(max(low - margin, -LARGEST), min(high + margin, LARGEST))
+    margin = 2 * MARGIN * (high / 2 - low / 2)
+    floor = 0.0 if 0 <= low <= NEAR_ZERO * high else max(low - margin, -LARGEST)
+    return Scale(floor, min(high + margin, LARGEST))
 
 
 def ticks(scale: Scale, count: int) -> list[tuple[float, str]]:
@@ -67,7 +70,7 @@ def _decades(scale: Scale, count: int) -> list[float]:
     first, last = max(-307, math.ceil(math.log10(scale.low))), math.floor(math.log10(scale.high))
     powers = range(first, last + 1)
     if len(powers) > 2:
-        return [10.0**p for p in powers[:: -(-len(powers) // count)]]
+        return [10.0**p for p in _rounds(first, last, count) if float(p).is_integer()]
     finer = [
         m * 10.0**p for p in range(first - 1, last + 1) for m in (1, 2, 5) if scale.low <= m * 10.0**p <= scale.high
     ]

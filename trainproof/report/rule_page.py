@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import textwrap
+from collections.abc import Iterator
 from typing import get_type_hints
 
 from trainproof import thresholds as threshold_module
 from trainproof.rules import all_rules
 from trainproof.rules.registry import EVERY, Rule
+from trainproof.verdict import Severity
 
 SECTIONS = ("What it does", "Why it matters", "Formula", "False positives", "What to try")
 
 
 def rule_text(rule: Rule) -> str:
-    """The page as plain text."""
-    return page(rule).replace("`", "")
+    """The page as plain text: titles at the margin, what stands under them indented."""
+    lines = page(rule).replace("`", "").splitlines()
+    told = (line.lstrip("# ") if line.startswith("#") else f"  {line}".rstrip() for line in lines)
+    return "\n".join(told) + "\n"
 
 
 def rules_table() -> str:
@@ -34,11 +39,14 @@ def page(rule: Rule) -> str:
     """The page as Markdown. Raises ValueError when the docstring lacks a section."""
     told = sections(rule)
     lines = [f"# {rule.code} {rule.name}", "", summary(rule), ""]
-    lines += [f"- Severity: at most {rule.severity.value}", f"- Needs: {_needs(rule)}"]
+    lines += [
+        f"- Severity: {'' if rule.severity is Severity.INFO else 'at most '}{rule.severity.value}",
+        f"- Needs: {_needs(rule)}",
+    ]
     lines += [f"- Objectives: {'all' if rule.objectives == EVERY else ', '.join(sorted(rule.objectives))}"]
     lines += [f"- A live guardian may stop a run on it: {'yes' if rule.stops else 'no'}", ""]
     for title in SECTIONS:
-        lines += [f"## {title}", "", *textwrap.wrap(told[title], 120), ""]
+        lines += [f"## {title}", "", *_paragraph(told[title]), ""]
     lines += ["## Thresholds", "", *_thresholds(rule), ""]
     return "\n".join(lines)
 
@@ -59,15 +67,41 @@ def _needs(rule: Rule) -> str:
     return f"{', '.join(needs) or 'nothing'}; at least {rule.min_records} record{'s' if rule.min_records != 1 else ''}"
 
 
+def _paragraph(text: str) -> list[str]:
+    return textwrap.wrap(text, 118, break_on_hyphens=False, break_long_words=False)
+
+
 def _thresholds(rule: Rule) -> list[str]:
-    """The threshold lines of the rule: those that stand under a comment with its code in `thresholds.py`."""
+    """The thresholds of the rule, with their defaults and what stands beside them in `thresholds.py`."""
     group = get_type_hints(threshold_module.Thresholds)[rule.family]
-    lines, mine = [], False
-    for line in inspect.getsource(group).splitlines():
+    heading: list[str] = []
+    fields: list[str] = []
+    for codes, told in _threshold_lines(inspect.getsource(group)):
+        if rule.code in codes and told:
+            (fields if told.startswith("- ") else heading).append(told.replace("- `", f"- `{rule.family}.", 1))
+    if not fields:
+        return ["None beside the definition itself."]
+    return [*_paragraph(" ".join(heading)), "", *fields] if heading else fields
+
+
+def _threshold_lines(source: str) -> Iterator[tuple[set[str], str]]:
+    """(codes, line) of each threshold, and of each sentence on where it comes from, under the comment that names the codes."""
+    lines = source.splitlines()
+    stop = {node.lineno: node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.AnnAssign)}
+    codes: set[str] = set()
+    for number, line in enumerate(lines, 1):
         text = line.strip()
-        if text.startswith("#"):
-            mine = rule.code in text if re.search(r"TP[DTOE]?\d{3}", text) else mine
-            lines += [text.lstrip("# ").replace(f"{rule.code} {rule.name}.", "").strip()] if mine else []
-        elif mine and (match := re.match(r"(\w+): [\w\[\], .]+ = (.+?)(?:\s{2}# (.+))?$", text)):
-            lines.append(f"- `{rule.family}.{match[1]}` = {match[2]}{f': {match[3]}' if match[3] else ''}")
-    return [line for line in lines if line] or ["None beside the definition itself."]
+        if number in stop:
+            yield codes, _field(stop[number], lines)
+        elif text.startswith("#"):
+            named = set(re.findall(r"TP[DTOE]?\d{3}", text.partition(". ")[0] + "."))
+            codes = named or codes
+            yield codes, re.sub(r"^# (TP[DTOE]?\d{3} [\w-]+[.,;]?\s*)*", "", text)
+
+
+def _field(node: ast.AnnAssign, lines: list[str]) -> str:
+    """A threshold as a list item: its name, its default, and the comment beside it."""
+    own = lines[node.lineno - 1 : node.end_lineno]
+    said = " ".join(line.partition("# ")[2] for line in own if "# " in line)
+    default = ast.unparse(node.value) if node.value else ""
+    return f"- `{ast.unparse(node.target)}` = {default.strip('()')}{f': {said}' if said else ''}"

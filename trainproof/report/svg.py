@@ -21,6 +21,8 @@ HEIGHT, LANE, TICK = 190, 20, 10
 MOST_LANES = 3
 #: share of the width that a finding's number needs
 CHIP = 0.035
+#: a finding over more than this share of the plot gets no tint: there is no rest to stand out from
+WHOLE = 0.9
 #: a series of at most this many points is drawn with a dot at each
 MOST_DOTS = 80
 #: resolution of the stretched curves
@@ -124,10 +126,11 @@ def _band(mark: Mark, lane: int, x: Scale) -> str:
     kind = finding.severity.value
     start, stop = x(finding.first_step), x(finding.last_step)
     at, width, top = _percent(start), _percent(stop - start), -LANE * (lane + 1)
+    tint = f'<rect class="band" x="{at}" width="{width}" y="0" height="{HEIGHT}"/>' if stop - start < WHOLE else ""
     told = f"{mark.number}: {finding.rule} {finding.name}, steps {finding.first_step} to {finding.last_step}"
     return (
         f'<g class="{kind}"><title>{_text(told)}</title>'
-        f'<rect class="band" x="{at}" width="{width}" y="0" height="{HEIGHT}"/>'
+        f"{tint}"
         f'<line class="edge" x1="{at}" x2="{at}" y1="{top + 8}" y2="{HEIGHT}"/>'
         f'<rect class="bar" x="{at}" width="{width}" y="{top + 7}" height="3"/>'
         f"{_chip(mark.number, kind, at, top)}</g>"

@@ -102,7 +102,7 @@ def _summary(report: Report, pen: _Pen) -> str:
 
 def _run(run: RunReport, pen: _Pen) -> Iterator[str]:
     yield f"{_badge(run.verdict, pen)}  {title(run)}"
-    yield from (pen.paint(line, "dim") for line in pen.wrap(_described(run)))
+    yield from (pen.paint(line, "dim") for line in pen.wrap(printable(_described(run))))
     if run.reason:
         yield from pen.wrap(printable(run.reason))
     yield from _curve(run, pen)
