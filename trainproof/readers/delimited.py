@@ -1,38 +1,31 @@
 """CSV, TSV and their kin: any delimiter, padded or quoted cells, blank cells, repeated headers, comment lines.
 
-A blank cell is a metric that was not logged in that row. A row of the wrong width costs itself; a cell that is no number costs itself.
+A blank cell is a metric that was not logged in that row. A row of the wrong width costs itself, and so does a cell that
+is no number. A repeated header is a logger that was started again.
 """
 
 from __future__ import annotations
 
-import csv
-import re
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
 
 from trainproof.errors import FormatError
-from trainproof.names import EPOCH_NAMES, STEP_NAMES, looks_like_metric, plain, step_name
+from trainproof.frame import Ints
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.source import LogInput
-from trainproof.readers.values import as_step, parse_number
+from trainproof.readers.columns import Batch, Cells, columns_of
+from trainproof.readers.header import COMMENT, Table, cells_of, find_table, is_repeated, known_columns, metric_names
+from trainproof.readers.plain_rows import PlainRows
+from trainproof.readers.records import RecordSink
+from trainproof.readers.source import HEAD_BYTES, LogInput, count_lines
+from trainproof.readers.values import parse_number
 
-DELIMITERS = (",", "\t", ";", "|")
-SNIFFED_ROWS = 20
-#: header of a scalar that TensorBoard lets one download; the metric is in the file's name
-_TENSORBOARD = ("wall time", "step", "value")
-_TENSORBOARD_FILE = re.compile(r"(?:.*-tag-|run-[^_]*_?|run-)?(?P<tag>.+?)(?:\.csv)?(?:\.gz|\.zst|\.xz)?\Z")
-#: stable-baselines3 monitor files: reward, length and time of each episode
-_MONITOR = ("r", "l", "t")
-
-
-class Table(NamedTuple):
-    """What the header says: the delimiter, the names, and the line it stands on."""
-
-    delimiter: str
-    names: tuple[str, ...]
-    line: int
+SNIFFED_LINES = 100
+#: share of the first rows that must have the header's width and a number, for a file to be a table
+FITTING_SHARE = 0.8
+#: rows from which it is decided which column numbers them
+LEARNED_ROWS = 100
 
 
 class DelimitedReader:
@@ -40,136 +33,144 @@ class DelimitedReader:
     description = "CSV or TSV with a header: Lightning, Keras, ultralytics, W&B exports and others"
 
     def sniff(self, head: bytes) -> float:
-        lines = list(islice(_numbered(head), 2 * SNIFFED_ROWS))
-        if len(lines) > 1 and not head.endswith(b"\n"):
-            lines = lines[:-1]  # the last one may be cut
-        table = _header(lines)
+        """A header that names steps or metrics, and rows below it that have numbers in those columns."""
+        lines = head.decode("utf-8", "replace").split("\n", SNIFFED_LINES)
+        if len(lines) > SNIFFED_LINES or (len(lines) > 1 and len(head) >= HEAD_BYTES):
+            lines.pop()  # it may be cut
+        table = find_table(lines)
         if table is None:
             return 0.0
-        rows = [_cells(text, table.delimiter) for line, text in lines if line > table.line and text.strip()]
-        if not rows:
+        rows = [_row(text, table) for text in lines[table.line :] if _is_row(text, table)]
+        fitting = [row for row in rows if len(row) == len(table.names) and _fits(row, table)]
+        known = known_columns(table.names)
+        if not rows or len(fitting) < FITTING_SHARE * len(rows):
             return 0.0
-        fitting = sum(len(row) == len(table.names) and _has_number(row) for row in rows)
-        return 0.6 if fitting >= 0.8 * len(rows) else 0.0
+        return 0.6 if any(parse_number(row[i]) is not None for row in fitting for i in known) else 0.0
 
     def read(self, log: LogInput, out: FrameBuilder) -> None:
-        lines = log.lines()
-        first = list(islice(lines, 2 * SNIFFED_ROWS))
-        table = _header(first)
+        chunks = log.chunks()
+        first = next(chunks, b"")
+        head = first.decode("utf-8", "replace").split("\n", SNIFFED_LINES)[:SNIFFED_LINES]
+        table = find_table(head)
         if table is None:
-            raise FormatError(f"{log.path}: no header line with column names; expected a CSV with one")
-        names = _metric_names(table, log.path)
-        numbering = _Numbering(table.names, first, table)
-        for line, text in _chain(first, lines):
-            if line > table.line and text.strip() and not text.startswith("#"):
-                _read_row(line, text, table, names, numbering, out)
+            raise FormatError(f"{log.path}: no header line that names steps or metrics, expected a CSV with one")
+        rows = _Rows(table, metric_names(table, log.path), out)
+        for chunk in chain(first.split(b"\n", table.line)[table.line :], chunks):
+            rows.read(chunk)
+        rows.restart()
 
 
-def _chain(first: list[tuple[int, str]], rest: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    yield from first
-    yield from rest
+def _is_row(text: str, table: Table) -> bool:
+    """Whether a line holds values: neither blank nor a comment nor the header again."""
+    return bool(text.strip()) and not text.startswith(COMMENT) and not is_repeated(text, table)
 
 
-def _numbered(head: bytes) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(head.split(b"\n"), 1):
-        yield number, line.decode("utf-8", "replace").rstrip("\r")
+def _row(text: str, table: Table) -> list[str]:
+    """The cells of a line, without the empty one behind the delimiter with which some loggers end each row."""
+    row = cells_of(text, table.delimiter)
+    if len(row) == len(table.names) + 1 and not row[-1].strip():
+        row.pop()
+    return row
 
 
-def _header(lines: list[tuple[int, str]]) -> Table | None:
-    """The header among the first lines: comments and blank lines may stand before it, and numbers must follow."""
-    rows = [(line, text) for line, text in lines if text.strip() and not text.startswith("#")]
-    if not rows:
-        return None
-    line, text = rows[0]
-    for delimiter in DELIMITERS:
-        names = tuple(_cells(text, delimiter))
-        if len(names) < 2 or any(parse_number(name) is not None for name in names):
-            continue
-        if any(len(name) > 200 for name in names) or sum(not name for name in names) > 1:
-            continue
-        if _known(names):
-            return Table(delimiter, names, line)
-    return None
+def _fits(row: Sequence[str], table: Table) -> bool:
+    """Whether a row looks like a record: it has a number; where only blanks part the cells, as in prose, mostly numbers."""
+    numbers = sum(parse_number(_decimal(cell, table)) is not None for cell in row)
+    return 2 * numbers >= len(row) if table.delimiter == " " else numbers > 0
 
 
-def _known(names: Sequence[str]) -> bool:
-    """Whether a header is a training log's: one of its names counts records or is a metric."""
-    lowered = [plain(name) for name in names]
-    if tuple(lowered) == _MONITOR or tuple(name.lower() for name in names) == _TENSORBOARD:
-        return True
-    return any(name in STEP_NAMES or name in EPOCH_NAMES for name in lowered) or any(map(looks_like_metric, names))
+def _decimal(cell: str, table: Table) -> str:
+    """Where semicolons part the cells, a comma is the decimal point."""
+    return cell.replace(",", ".") if table.delimiter == ";" and "." not in cell else cell
 
 
-def _cells(text: str, delimiter: str) -> list[str]:
-    """The cells of one row, unquoted and without padding."""
-    if '"' not in text:
-        return [cell.strip() for cell in text.split(delimiter)]
-    try:
-        return [cell.strip() for cell in next(csv.reader([text], delimiter=delimiter, skipinitialspace=True))]
-    except (csv.Error, StopIteration):
-        return [text]
+class _Rows:
+    """Turns rows into columns, a piece of the log at a time."""
+
+    def __init__(self, table: Table, names: Sequence[str], out: FrameBuilder) -> None:
+        self.table, self.names, self.out = table, names, out
+        self.line = table.line + 1
+        self.plain = PlainRows(len(names), table.delimiter)
+        self.sink = RecordSink(out)
+
+    def read(self, chunk: bytes) -> None:
+        """Some whole lines."""
+        if not chunk:
+            return
+        count = count_lines(chunk) + (not chunk.endswith(b"\n"))
+        plain = self.plain.columns(chunk)
+        if plain is not None:
+            self._give(np.arange(self.line, self.line + count), plain)
+        else:
+            self._read_tolerantly(chunk.decode("utf-8", "replace").removesuffix("\n").split("\n"))
+        self.line += count
+
+    def _read_tolerantly(self, lines: list[str]) -> None:
+        """Lines of any kind: rows are gathered, what is none is passed over or dropped."""
+        numbers: list[int] = []
+        rows: list[list[str]] = []
+        width = len(self.names)
+        for number, text in enumerate(lines, self.line):
+            row = _row(text, self.table)
+            if not text.strip() or text.startswith(COMMENT):
+                continue
+            if self._is_header(row):
+                self._give_cells(numbers, rows)
+                numbers, rows = [], []
+                self.restart()
+            elif len(row) == width:
+                numbers.append(number)
+                rows.append(row)
+            else:
+                self.out.drop(number, f"{len(row)} cells, expected {width}")
+        self._give_cells(numbers, rows)
+
+    def _is_header(self, row: list[str]) -> bool:
+        return row[0].strip() == self.table.names[0] and tuple(map(str.strip, row)) == self.table.names
+
+    def _give_cells(self, numbers: list[int], rows: list[list[str]]) -> None:
+        if rows:
+            self._give(np.array(numbers, np.int64), [_cells(column, self.table) for column in zip(*rows, strict=True)])
+
+    def restart(self) -> None:
+        """Hand over what was read; what follows is numbered anew."""
+        self.sink.finish()
+        self.sink = RecordSink(self.out)
+
+    def _give(self, numbers: Ints, columns: list[Cells]) -> None:
+        cells = {name: column for name, column in zip(self.names, columns, strict=True) if name}
+        self.sink.learn(_first_records(cells, min(len(numbers), LEARNED_ROWS)))
+        batch = columns_of(
+            cells, len(numbers), lambda _, rows: numbers if rows is None else numbers[rows], self.sink.step_key
+        )
+        self.sink.give(Batch(numbers, batch))
 
 
-def _has_number(row: Sequence[str]) -> bool:
-    return any(parse_number(cell) is not None for cell in row)
+def _first_records(cells: dict[str, Cells], count: int) -> list[dict[str, object]]:
+    """The first rows as records, from which it is learned what numbers them."""
+    records: list[dict[str, object]] = [{} for _ in range(count)]
+    for name, (rows, values) in cells.items():
+        index = range(count) if rows is None else rows[:count].tolist()
+        first: list[object] = np.asarray(values[:count], object).tolist()
+        for row, value in zip(index, first, strict=False):
+            if row < count:
+                records[row][name] = value
+    return records
 
 
-def _metric_names(table: Table, path: str) -> tuple[str, ...]:
-    """The name under which each column is logged; repeated names count up so that none hides another."""
-    lowered = tuple(plain(name) for name in table.names)
-    if tuple(name.lower() for name in table.names) == _TENSORBOARD:
-        match = _TENSORBOARD_FILE.match(Path(path).name)
-        return ("wall_time", "step", match["tag"] if match else "value")
-    if lowered == _MONITOR:
-        return ("reward", "episode_length", "time")
-    seen: dict[str, int] = {}
-    names = []
-    for name in table.names:
-        seen[name] = seen.get(name, 0) + 1
-        names.append(name if seen[name] == 1 else f"{name}~{seen[name]}")
-    return tuple(names)
-
-
-class _Numbering:
-    """Which column numbers the rows: a step, else whole epochs, else the rows' own order."""
-
-    def __init__(self, names: Sequence[str], lines: list[tuple[int, str]], table: Table) -> None:
-        self.ordinal = 0
-        key = step_name(names)
-        self.column = names.index(key) if key is not None else None
-        self.keeps_column = key is None or plain(key) in EPOCH_NAMES
-        if self.column is not None and self.keeps_column:
-            rows = [_cells(text, table.delimiter) for line, text in lines if line > table.line and text.strip()]
-            epochs = [as_step(row[self.column]) for row in rows if len(row) > self.column]
-            if None in epochs or len(set(epochs)) < len(epochs) / 2:
-                self.column = None
-
-    def step(self, row: Sequence[str]) -> int | None:
-        self.ordinal += 1
-        return self.ordinal if self.column is None else as_step(row[self.column])
-
-
-def _read_row(
-    line: int, text: str, table: Table, names: tuple[str, ...], numbering: _Numbering, out: FrameBuilder
-) -> None:
-    row = _cells(text, table.delimiter)
-    if tuple(row) == table.names:
-        return  # a repeated header: the logger was started again
-    if len(row) != len(names):
-        out.drop(line, f"{len(row)} cells, expected {len(names)}")
-        return
-    step = numbering.step(row)
-    if step is None:
-        out.drop(line, f"no usable {table.names[numbering.column or 0]!r}")
-        return
-    comma = table.delimiter == ";"
-    values = {}
-    for i, cell in enumerate(row):
-        if cell and (i != numbering.column or numbering.keeps_column):
-            number = parse_number(cell.replace(",", ".") if comma else cell)
-            if number is not None:
-                values[names[i]] = number
-    if values:
-        out.add(step, values, line)
-    else:
-        out.drop(line, "no numeric cell beside the step")
+def _cells(column: Sequence[str], table: Table) -> Cells:
+    """The cells of a column that are not blank, as numbers where all of them are."""
+    rows: Ints | None = None
+    cells = column
+    if "" in column or any(map(str.isspace, column)):
+        present = [i for i, cell in enumerate(column) if cell and not cell.isspace()]
+        rows, cells = np.array(present, np.int64), [column[i] for i in present]
+    if table.delimiter == ";":
+        cells = [_decimal(cell, table) for cell in cells]
+    text = "".join(cells)
+    if text.isascii() and "_" not in text:  # float() reads more than loggers write
+        try:
+            return Cells(rows, np.fromiter(map(float, cells), np.float64, len(cells)))
+        except ValueError:
+            pass
+    return Cells(rows, list(cells))
