@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from corpus import IGNORED, VOCABULARY, WINDOW, Windows, prose, source_code, split, spread
+from corpus import VOCABULARY, WINDOW, Windows, prose, source_code, split, spread
 from knobs import BASE, BASE_LEARNING_RATE, BASE_SEED, FINE_TUNE, Knobs, Schedule
 from peft import LoraConfig, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
@@ -43,22 +43,9 @@ def arguments(output: Path, schedule: Schedule, seed: int, learning_rate: float,
     )
 
 
-def masked_mean(outputs: Any, labels: torch.Tensor, **_: object) -> torch.Tensor:
-    """Mean next-token loss over the unmasked labels, in nats, as many training scripts write it by hand.
-
-    It divides by the number of unmasked labels without a guard: a batch that has none is 0/0, in the loss and in
-    every gradient. (The built-in loss gives NaN too, but zero gradients: the weights would survive.)
-    """
-    targets = labels[:, 1:]
-    mask = targets != IGNORED
-    log_probs: torch.Tensor = outputs.logits[:, :-1].float().log_softmax(-1)
-    losses = -log_probs.gather(-1, targets.clamp(min=0).unsqueeze(-1)).squeeze(-1)
-    return (losses * mask).sum() / mask.sum()
-
-
-def fit(model: Any, args: Any, train: Windows, held_out: Windows, loss: Any = None) -> None:
+def fit(model: Any, args: Any, train: Windows, held_out: Windows) -> None:
     """Train, then let the `Trainer` write `trainer_state.json` and the model its weights and configuration."""
-    trainer = Trainer(model=model, args=args, train_dataset=train, eval_dataset=held_out, compute_loss_func=loss)
+    trainer = Trainer(model=model, args=args, train_dataset=train, eval_dataset=held_out)
     trainer.train()
     trainer.save_state()
     model.save_pretrained(args.output_dir)
@@ -82,12 +69,12 @@ def pretrain_base(output: Path) -> None:
 
 
 def with_adapter(base: GPT2LMHeadModel) -> Any:
-    """LoRA of rank 8 on every linear layer, the output head included."""
+    """LoRA of rank 8 on every linear layer of the blocks."""
     lora = LoraConfig(
         r=8,
         lora_alpha=16,
         lora_dropout=0.05,
-        target_modules=["c_attn", "c_proj", "c_fc", "lm_head"],
+        target_modules=["c_attn", "c_proj", "c_fc"],
         fan_in_fan_out=True,  # GPT-2 stores its linear layers transposed
         task_type="CAUSAL_LM",
     )
@@ -106,7 +93,6 @@ def fine_tune(base: Path, output: Path, knobs: Knobs, seed: int) -> None:
         args,
         Windows(spread(train, knobs.train_windows), shuffle_seed, masked_sequences(knobs.masked_batch)),
         Windows(held_out, shuffle_seed),
-        loss=masked_mean,
     )
     model.config.save_pretrained(output)
 
