@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,7 +95,9 @@ def _give(report: Report, options: EpochOptions) -> None:
         from trainproof.report.text import render_text
 
         color = options.output is None and colored(options.color)
-        text, give = render_text(report, color=color, width=terminal_width(), quiet=options.quiet), print_text
+        encoding = "utf-8" if options.output else (sys.stdout and sys.stdout.encoding) or "utf-8"
+        text = render_text(report, color=color, width=terminal_width(), quiet=options.quiet, encoding=encoding)
+        give = print_text
     if options.output is None:
         give(text)
     else:

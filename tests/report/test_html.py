@@ -141,7 +141,7 @@ def test_single_run_says_everything() -> None:
         "total_steps 100",
         "43 100 resume at step 43",
         "17 not a JSON object",
-        "This logger may replace non-finite values of loss",
+        "This logger may hide non-finite values of loss",
         "loss.diverged_ratio 1.5",
         "TP101, TP201, TP203",
     ):

@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainproof.report.details import MOST_NAME, Details, details, tiles
 from trainproof.report.escape import clipped, exact, printable, shown
 from trainproof.report.svg import Mark, Picture, draw
 from trainproof.report.wording import (
-    by_reason,
     counts,
     headline,
     plural,
@@ -30,7 +30,14 @@ TEMPLATES = Path(__file__).parent / "templates"
 MOST_DRAWN = 20
 #: findings that are told in full at first sight; of the others the page shows a line that opens
 MOST_OPEN = 3
-MOST_NAME = 80
+#: what stands inside an icon of 16 x 16 units: a shape of its own for each kind
+ICONS = {
+    "PASS": '<circle cx="8" cy="8" r="8"/><path d="M4.5 8.3l2.5 2.4 4.6-5"/>',
+    "WARN": '<path class="solid" d="M8 .8l7.6 13.6H.4z"/><path d="M8 5.6v4M8 12.1h0"/>',
+    "FAIL": '<rect width="16" height="16" rx="3"/><path d="M5 5l6 6M11 5l-6 6"/>',
+    "SKIP": '<circle cx="8" cy="8" r="8"/><path d="M4.5 8h7"/>',
+    "INFO": '<circle cx="8" cy="8" r="8"/><path d="M8 7.6v4M8 4.6h0"/>',
+}
 _WORST_FIRST = (Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS)
 
 
@@ -39,9 +46,11 @@ class Section(NamedTuple):
 
     key: str
     run: RunReport
+    tiles: list[tuple[str, str]]
     findings: list[Mark]
     notes: list[Finding]
     pictures: list[Picture]
+    details: list[Details]
 
 
 def render_html(report: Report) -> str:
@@ -57,7 +66,8 @@ def _section(run: RunReport, key: str, alone: bool, drawn: bool) -> Section:
     marks = [Mark(number, finding) for number, finding in enumerate(told(run), 1)]
     notes = [finding for finding in run.findings if finding.severity is Severity.INFO]
     panels = run.panels if alone or marks else run.panels[:1]
-    return Section(key, run, marks, notes, _pictures(run, panels, marks, key) if drawn else [])
+    pictures = _pictures(run, panels, marks, key) if drawn else []
+    return Section(key, run, tiles(run), marks, notes, pictures, list(details(run)))
 
 
 def _pictures(run: RunReport, panels: Sequence[Panel], marks: list[Mark], key: str) -> list[Picture]:
@@ -99,10 +109,14 @@ def _template() -> jinja2.Template:
     environment.filters.update(printable=_printable, name=_name, shown=shown, exact=exact, markup=Markup)
     environment.globals.update(
         style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),  # noqa: S704  our own style sheet
-        title=title, headline=headline, plural=plural, span=span, counts=counts, by_reason=by_reason, where=where,
-        most_open=MOST_OPEN,
+        icons={kind: Markup(_icon(kind)) for kind in ICONS},  # noqa: S704  our own drawings
+        title=title, headline=headline, plural=plural, span=span, counts=counts, where=where, most_open=MOST_OPEN,
     )  # fmt: skip
     return environment.from_string((TEMPLATES / "report.html").read_text(encoding="utf-8"))
+
+
+def _icon(kind: str) -> str:
+    return f'<svg class="icon {kind}" viewBox="0 0 16 16" aria-hidden="true">{ICONS[kind]}</svg>'
 
 
 def _printable(value: object) -> str:

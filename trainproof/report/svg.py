@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from html import escape
 from typing import NamedTuple
-from xml.sax.saxutils import escape
 
 from trainproof.report.axes import Scale, ticks, value_scale
 from trainproof.report.escape import clipped, exact, shown
