@@ -9,14 +9,16 @@ from trainproof.errors import FormatError, UsageError
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.source import LogInput
 
-#: format name -> "module:class", in the order in which equal sniffing scores are decided
+#: format name -> "module:class", in the order in which they are asked, and in which equal sniffing scores are decided
 READERS = {
     "hf": "trainproof.readers.hf:HFReader",
+    "jsonl": "trainproof.readers.jsonl:JSONLReader",
     "tensorboard": "trainproof.readers.tensorboard:TensorBoardReader",
     "coqui": "trainproof.readers.coqui:CoquiReader",
-    "jsonl": "trainproof.readers.jsonl:JSONLReader",
     "csv": "trainproof.readers.delimited:DelimitedReader",
 }
+#: a reader this sure is not in doubt; those after it need not even be imported
+SURE = 0.8
 
 
 class Reader(Protocol):
@@ -44,9 +46,14 @@ def reader_for(name: str) -> Reader:
 
 def sniff(head: bytes) -> Reader | None:
     """The reader that claims `head` most surely, or None when none does."""
-    scored = [(reader.sniff(head), reader) for reader in map(reader_for, READERS)]
-    best_score, best = max(scored, key=lambda pair: pair[0])
-    return best if best_score > 0 else None
+    best, best_score = None, 0.0
+    for reader in map(reader_for, READERS):
+        score = reader.sniff(head)
+        if score > best_score:
+            best, best_score = reader, score
+        if score >= SURE:
+            break
+    return best
 
 
 def recognise(log: LogInput) -> Reader:
