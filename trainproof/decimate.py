@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trainproof.frame import Floats, Ints, Series
 
@@ -22,20 +21,23 @@ def decimate(series: Series, most: int, keep: Collection[int] = ()) -> Ints:
         return np.arange(n)
     stretches = max(1, (most - len(keep) - 4) // 2)
     width = -(-n // stretches)
-    low, high = _bounds(series)
     full = n // width * width
-    starts = np.arange(0, full, width)
-    kept: list[NDArray[np.int64]] = [np.fromiter(keep, np.int64, len(keep)), np.array([0, n - 1])]
-    for values, pick in ((low, np.argmin), (high, np.argmax)):
-        kept.append(starts + pick(values[:full].reshape(-1, width), axis=1))
-        if full < n:
-            kept.append(np.array([full + pick(values[full:])]))
+    kept: list[Ints] = [np.fromiter(keep, np.int64, len(keep)), np.array([0, n - 1])]
+    for start, rows in ((0, series.value[:full].reshape(-1, width)), (full, series.value[full:].reshape(1, -1))):
+        if rows.size:
+            begins = start + width * np.arange(len(rows))
+            kept += [begins + column for column in _extremes(rows)]
     return np.unique(np.concatenate(kept))
 
 
-def _bounds(series: Series) -> tuple[Floats, Floats]:
-    """The values with the non-finite ones out of the way: of the search for the smallest, and for the largest."""
-    if series.finite is series:
-        return series.value, series.value
-    finite = np.isfinite(series.value)
-    return np.where(finite, series.value, np.inf), np.where(finite, series.value, -np.inf)
+def _extremes(rows: Floats) -> tuple[Ints, Ints]:
+    """The columns of the smallest and of the largest finite value of each row; of column 0 where a row has none."""
+    low, high = rows.argmin(axis=1), rows.argmax(axis=1)
+    at = np.arange(len(rows))
+    # A value that is not finite is picked as the smallest or the largest of its row: only such rows need a second look.
+    again = np.flatnonzero(~(np.isfinite(rows[at, low]) & np.isfinite(rows[at, high])))
+    if len(again):
+        finite = np.isfinite(rows[again])
+        low[again] = np.where(finite, rows[again], np.inf).argmin(axis=1)
+        high[again] = np.where(finite, rows[again], -np.inf).argmax(axis=1)
+    return low, high
