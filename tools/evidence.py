@@ -19,7 +19,10 @@ EXPECTED = {
     "lr_zero": ("FAIL", "learning rate 0"),
     "fp16_nan": ("FAIL", "half precision, learning rate x100, no clipping"),
     "nan": ("FAIL", "one batch with all labels masked; the logged loss is NaN from there on"),
-    "bad_labels": ("PASS", "labels shuffled within each sequence: a curve that falls and looks healthy. Missed: no rule on one curve can see it"),
+    "bad_labels": (
+        "PASS",
+        "labels shuffled within each sequence: a curve that falls and looks healthy. Missed: no rule on one curve can see it",
+    ),
     "overfit": ("WARN", "16 training sequences"),
 }
 MARKS = {Severity.FAIL: "F", Severity.WARN: "W", Severity.INFO: "i"}
@@ -45,12 +48,28 @@ def judged_gallery(gallery: Path) -> list[Judged]:
 
 def evidence_matrix(gallery: Path) -> str:
     judged = judged_gallery(gallery)
-    lines = ["# Evidence matrix", "", "Made by `make write-generated`: every gallery run judged by every rule at its default thresholds.", ""]
-    lines += ["## Verdicts", "", "| run | what is wrong with it | seed | deserves | verdict | findings |", "|---|---|---|---|---|---|"]
+    lines = [
+        "# Evidence matrix",
+        "",
+        "Made by `make write-generated`: every gallery run judged by every rule at its default thresholds.",
+        "",
+    ]
+    lines += [
+        "## Verdicts",
+        "",
+        "| run | what is wrong with it | seed | deserves | verdict | findings |",
+        "|---|---|---|---|---|---|",
+    ]
     for run, seed, report in judged:
         deserved, fault = EXPECTED[run]
         lines.append(f"| {run} | {fault} | {seed} | {deserved} | {report.verdict.value} | {_told(report)} |")
-    lines += ["", "## Rules against runs", "", "F: FAIL, W: WARN, i: INFO, -: ran and was silent, blank: skipped. One letter a seed, in the order above.", ""]
+    lines += [
+        "",
+        "## Rules against runs",
+        "",
+        "F: FAIL, W: WARN, i: INFO, -: ran and was silent, blank: skipped. One letter a seed, in the order above.",
+        "",
+    ]
     runs = [run for run in EXPECTED if any(j.run == run for j in judged)]
     lines += [f"| rule | {' | '.join(runs)} |", "|---" * (len(runs) + 1) + "|"]
     for code, rule in all_rules().items():
@@ -66,7 +85,11 @@ def _all_findings(report: RunReport) -> list[Finding]:
 
 
 def _told(report: RunReport) -> str:
-    found = [f"{f.rule} {f.severity.value} from step {f.flagged_step}" for f in report.findings if f.severity is not Severity.INFO]
+    found = [
+        f"{f.rule} {f.severity.value} from step {f.flagged_step}"
+        for f in report.findings
+        if f.severity is not Severity.INFO
+    ]
     return "; ".join(found) or "none"
 
 

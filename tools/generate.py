@@ -1,7 +1,7 @@
 """Rebuild the generated files, or check that they are what the code says: rule pages, EVIDENCE_MATRIX.md, the CLI reference.
 
-    python -m tools.generate --check
-    python -m tools.generate --write
+python -m tools.generate --check
+python -m tools.generate --write
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from trainproof import __version__
 from trainproof.errors import UsageError
 from trainproof.folding import fold_related
@@ -76,7 +78,10 @@ def judge_run(frame: Frame, settings: Settings = DEFAULTS) -> RunReport:
     judged = False
     for rule in selected_rules(settings):
         try:
-            sightings = list(_run_rule(rule, frame, settings))
+            with np.errstate(
+                all="ignore"
+            ):  # a log may hold the largest floats there are; rules compare, they do not warn
+                sightings = list(_run_rule(rule, frame, settings))
         except CannotTell as reason:
             skipped[rule.code] = str(reason)
             continue

@@ -91,7 +91,14 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
     "loss_scale": ("loss_scale", "amp_scaler", "train/loss_scale", "grad_scale", "scaler"),
     "skipped_steps": ("skipped_steps", "number_of_skipped_iterations", "skipped_iterations"),
-    "step_time": ("step_time", "time_per_iteration", "elapsed_time_per_iteration", "iter_time", "train/step_time", "ms/batch"),
+    "step_time": (
+        "step_time",
+        "time_per_iteration",
+        "elapsed_time_per_iteration",
+        "iter_time",
+        "train/step_time",
+        "ms/batch",
+    ),
     "data_time": ("data_time", "loader_time", "data_loading_time"),
     "throughput": (
         "throughput",
@@ -127,7 +134,15 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "rewards/chosen": ("rewards/chosen", "train/rewards/chosen"),
     "rewards/rejected": ("rewards/rejected", "train/rewards/rejected"),
     "rewards/margins": ("rewards/margins", "train/rewards/margins"),
-    "loss/discriminator": ("loss_disc", "d_loss", "disc_loss", "loss_d", "loss/d/loss", "loss/d/loss/mean", "discriminator_loss"),
+    "loss/discriminator": (
+        "loss_disc",
+        "d_loss",
+        "disc_loss",
+        "loss_d",
+        "loss/d/loss",
+        "loss/d/loss/mean",
+        "discriminator_loss",
+    ),
     "loss/generator": ("loss_gen", "g_loss", "gen_loss", "loss_g", "loss/g/loss", "loss/g/loss/mean", "generator_loss"),
 }
 
@@ -154,14 +169,18 @@ EPOCH_NAMES = ("epoch", "epochs")
 #: words that say which way an evaluation metric improves
 _HIGHER = "accuracy acc bleu rouge f1 map auc auroc ssim precision recall reward ndcg r2 iou miou dice psnr score top return chrf comet".split()
 _LOWER = "loss wer cer ter ppl perplexity mse rmse mae fid bpb bpc bpd nll error err eer mcd kid".split()
-_METRIC_WORDS = frozenset([*_HIGHER, *_LOWER, "lr", "learning", "grad", "gnorm", "norm", "kl", "entropy", "elbo", "val", "train"])
+_METRIC_WORDS = frozenset(
+    [*_HIGHER, *_LOWER, "lr", "learning", "grad", "gnorm", "norm", "kl", "entropy", "elbo", "val", "train"]
+)
 
 _EVAL_PREFIX = re.compile(r"(?:eval|val|valid|validation|dev|evalstats|metrics)[/_](?:avg_)?(?P<rest>.+)\Z")
 _TEST_PREFIX = re.compile(r"test[/_](?P<rest>.+)\Z")
 _PART = re.compile(
     r"(?:train[/_])?(?:loss[/_](?P<after>[a-z0-9_.]+?)|(?P<before>[a-z0-9_.]+?)_loss)(?P<grain>_step|_epoch)?\Z"
 )
-_LR_GROUP = re.compile(r"(?:lr|x/lr|current_lr|lr_adamw|lr_adam|lr_sgd|learning_rate)[/_]?(?:pg)?(?P<group>\d+|[a-z][a-z0-9_]*)\Z")
+_LR_GROUP = re.compile(
+    r"(?:lr|x/lr|current_lr|lr_adamw|lr_adam|lr_sgd|learning_rate)[/_]?(?:pg)?(?P<group>\d+|[a-z][a-z0-9_]*)\Z"
+)
 _NOT_PARTS = ("scale", "scaler", "scaling", "epoch", "step")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
 
@@ -182,7 +201,9 @@ def step_name(names: Iterable[str]) -> str | None:
 def looks_like_metric(name: str) -> bool:
     """Whether the name is one that training logs use (for sniffing)."""
     words = re.split(r"[^a-z0-9]+", plain(_CAMEL.sub("_", name)))
-    return any(word in _METRIC_WORDS or word.rstrip("s") in _METRIC_WORDS or word.startswith("reward") for word in words)
+    return any(
+        word in _METRIC_WORDS or word.rstrip("s") in _METRIC_WORDS or word.startswith("reward") for word in words
+    )
 
 
 def higher_is_better(name: str) -> bool | None:
@@ -215,7 +236,9 @@ def resolve(names: Iterable[str], mapping: Mapping[str, str] | None = None) -> d
         if name not in resolved:
             by_plain.setdefault(plain(name), name)
     for canonical, aliases in ALIASES.items():
-        winner = next((by_plain[alias] for alias in aliases if alias in by_plain and by_plain[alias] not in resolved), None)
+        winner = next(
+            (by_plain[alias] for alias in aliases if alias in by_plain and by_plain[alias] not in resolved), None
+        )
         if winner is not None and canonical not in taken:
             resolved[winner] = canonical
             taken.add(canonical)

@@ -26,9 +26,20 @@ _DECLARED = (
     (re.compile(r"regress|diffusion|mse"), "regression"),
     (re.compile(r"density|flow|likelihood"), "density"),
 )
-_RL_NAMES = frozenset({"reward", "reward_std", "frac_reward_zero_std", "train/policy_gradient_loss", "loss/policy_gradient", "policy_loss"})
+_RL_NAMES = frozenset(
+    {
+        "reward",
+        "reward_std",
+        "frac_reward_zero_std",
+        "train/policy_gradient_loss",
+        "loss/policy_gradient",
+        "policy_loss",
+    }
+)
 _PREFERENCE_NAMES = frozenset({"rewards/chosen", "rewards/rejected", "rewards/margins"})
-_LM_NAMES = re.compile(r"(?:.*[/_])?(?:ppl|perplexity|bpb|bits_per_byte|mean_token_accuracy|token_accuracy|num_tokens)\Z")
+_LM_NAMES = re.compile(
+    r"(?:.*[/_])?(?:ppl|perplexity|bpb|bits_per_byte|mean_token_accuracy|token_accuracy|num_tokens)\Z"
+)
 _ACCURACY = re.compile(r"(?:.*[/_])?(?:accuracy|acc|top_?[15](?:_acc(?:uracy)?)?|error_rate)\Z")
 _LM_ORIGINALS = re.compile(r"(?:lm[_ -]loss|reduced_train_loss|num_tokens|.*ppl)\Z", re.IGNORECASE)
 

@@ -37,7 +37,9 @@ def split_runs(frame: Frame) -> list[Frame]:
     if len(falls) > max(1, DISORDER_SHARE * len(unique)):
         repairs.append(_disorder_repair(unique, falls))
         ordered = {name: _last_of_each_step(series, stable=True) for name, series in frame.items()}
-        return [frame.replace(series=ordered, repairs=tuple(repairs), segments=(_segment(ordered[main.name], "start"),))]
+        return [
+            frame.replace(series=ordered, repairs=tuple(repairs), segments=(_segment(ordered[main.name], "start"),))
+        ]
     cuts = _cuts(unique, falls)
     runs = _cut_at(frame, [cut.line for cut in cuts if cut.new_run])
     resumes = [cut.line for cut in cuts if not cut.new_run]
@@ -73,7 +75,13 @@ def _duplicates_repair(main: Series, repeated: np.ndarray[tuple[int], np.dtype[n
     at = np.flatnonzero(repeated)
     steps = main.step[at]
     return Repair(
-        "duplicates", int(steps.min()), int(steps.max()), int(main.line[at[0]]), len(at), len(main), "the same step with the same value"
+        "duplicates",
+        int(steps.min()),
+        int(steps.max()),
+        int(main.line[at[0]]),
+        len(at),
+        len(main),
+        "the same step with the same value",
     )
 
 
@@ -161,7 +169,11 @@ def _join_resumes(run: Frame, lines: list[int]) -> Frame:
         if points is main:
             originals = [main.take(piece) for piece in pieces if len(piece)]
             segments = _segments(kept)
-            repairs = [_overlap(a, b, len(main)) for a, b in zip(originals, originals[1:], strict=False) if b.step[0] <= a.step[-1]]
+            repairs = [
+                _overlap(a, b, len(main))
+                for a, b in zip(originals, originals[1:], strict=False)
+                if b.step[0] <= a.step[-1]
+            ]
     return run.replace(series=series, segments=tuple(segments), repairs=tuple(repairs))
 
 

@@ -167,7 +167,6 @@ class LossThresholds(msgspec.Struct, frozen=True):
     zero_before: float = 0.05  # nats, median of 5 before: a loss of 0 was not near
 
     # TP209 worse-than-uniform. Source: convention (ln V is a uniform guess), with 5 % for noise.
-    uniform_min_records: int = 70
     uniform_ratio: float = 1.05
     uniform_records: int = 20
     uniform_grace: int = 50  # records

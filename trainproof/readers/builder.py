@@ -14,7 +14,9 @@ from trainproof.objective import objective_of
 from trainproof.segments import split_runs
 
 #: columns that say in every record what the run declared
-FACT_COLUMNS = frozenset({"total_steps", "max_steps", "accumulation", "gradient_accumulation_steps", "world_size", "warmup_steps"})
+FACT_COLUMNS = frozenset(
+    {"total_steps", "max_steps", "accumulation", "gradient_accumulation_steps", "world_size", "warmup_steps"}
+)
 #: dropped lines kept with their text of reason; the rest are only counted
 DROPPED_SHOWN = 20
 
@@ -71,7 +73,9 @@ class FrameBuilder:
     def build(self, source: Source, facts: Facts | None = None) -> list[Frame]:
         """The runs of this log, usually one. `facts` are those given by the user; they win over what the log declares."""
         raw = {theirs: self._series(theirs) for theirs in dict.fromkeys([*self._points, *self._blocks])}
-        declared = Facts({name: float(raw[name].value[0]) for name in list(raw) if _declares_fact(raw[name])}, "the log's records")
+        declared = Facts(
+            {name: float(raw[name].value[0]) for name in list(raw) if _declares_fact(raw[name])}, "the log's records"
+        )
         raw = {name: series for name, series in raw.items() if not _declares_fact(series)}
         names = resolve(raw, self.mapping)
         series = {ours: _renamed(raw[theirs], ours) for theirs, ours in names.items()}

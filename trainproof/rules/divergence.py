@@ -136,8 +136,8 @@ def _fired(loss: Series, level: Level, ratio: float, share: float, t: LossThresh
             return fired
         noise = loss.memo(stats.noise_so_far)[level.at]
         ratios = _held(np.where(level.best > 0, level.level / level.best, np.inf), level.hold)
-        fired = held & (ratios >= ratio) & (_held(rise, level.hold) >= np.maximum(bar, t.diverged_noise_units) * noise)
-        return fired
+        risen: stats.Bools = _held(rise, level.hold) >= np.maximum(bar, t.diverged_noise_units) * noise
+        return held & (ratios >= ratio) & risen
 
 
 def _held(x: stats.Floats, records: int) -> stats.Floats:

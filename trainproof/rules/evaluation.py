@@ -21,7 +21,7 @@ from trainproof.rules.eval_series import (
     still_improving,
     task_metrics,
 )
-from trainproof.rules.registry import FAIL, INFO, SUPERVISED, WARN, CannotTell, Sighting, evidence, rule, sighting
+from trainproof.rules.registry import FAIL, INFO, SUPERVISED, WARN, CannotTell, Sighting, rule, sighting
 from trainproof.thresholds import EvaluationThresholds
 
 

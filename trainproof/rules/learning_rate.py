@@ -102,7 +102,7 @@ def warmup_never_ends(frame: Frame, t: LearningRateThresholds) -> Iterator[Sight
     declared = warmup_steps(frame)
     half = t.rising_share_fail * total
     start = half if declared is None else max(t.rising_share * total, t.rising_warmups * declared)
-    fallen = np.concatenate(([False], np.maximum.accumulate(np.diff(lr.value) < 0)))
+    fallen = np.concatenate(([False], np.maximum.accumulate(lr.value[1:] < lr.value[:-1])))
     rising = ~fallen & (lr.value > lr.value[0]) & (lr.value < t.rising_peak * peak)
     warned = rising & (lr.step >= start)
     if not warned.any():

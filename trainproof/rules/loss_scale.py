@@ -39,8 +39,9 @@ def overflows(frame: Frame, t: NumericsThresholds) -> Overflows:
     """
     if "skipped_steps" in frame and len(frame["skipped_steps"].finite):
         series = frame["skipped_steps"].finite
-        total = bool((np.diff(series.value) >= 0).all()) and float(series.value[-1]) > 1
-        skipped = np.diff(series.value, prepend=series.value[0]) if total else np.maximum(series.value, 0.0)
+        count = np.clip(series.value, 0.0, None)
+        total = bool((count[1:] >= count[:-1]).all()) and float(count[-1]) > 1
+        skipped = np.diff(count, prepend=count[0]) if total else count
     elif "loss_scale" in frame:
         series = dynamic_scale(frame)
         skipped = _halvings(series.value)

@@ -104,7 +104,9 @@ def _faded(lr: Series, run: Run, t: LearningRateThresholds) -> bool:
     before = lr.value[max(0, run[0] - 3) : run[0]]
     if len(before) < 3:
         return False
-    return bool((np.diff(before) <= 0).all()) and float(before[-1]) <= t.zero_faded * float(lr.value[: run[0]].max())
+    return bool((before[1:] <= before[:-1]).all()) and float(before[-1]) <= t.zero_faded * float(
+        lr.value[: run[0]].max()
+    )
 
 
 def _rounded(lr: Series, run: Run, t: LearningRateThresholds) -> bool:

@@ -143,7 +143,7 @@ def _rates(frame: Frame, grads: Series) -> stats.Floats | None:
 def _schedule_moved(frame: Frame, grads: Series) -> stats.Bools:
     """Whether the learning rate differs from that of the record before: the optimizer made its step."""
     rate = _rates(frame, grads)
-    return np.zeros(len(grads), bool) if rate is None else np.concatenate(([False], np.diff(rate) != 0))
+    return np.zeros(len(grads), bool) if rate is None else np.concatenate(([False], rate[1:] != rate[:-1]))
 
 
 def _skipped(frame: Frame, grads: Series, bad: stats.Bools, t: NumericsThresholds) -> stats.Bools:
@@ -157,7 +157,7 @@ def _skipped(frame: Frame, grads: Series, bad: stats.Bools, t: NumericsThreshold
         skipped[:-1] |= (rate[1:] == rate[:-1]) & in_motion[:-1] & (moves[-1] > 0)
     if "loss_scale" in frame:
         scale = frame["loss_scale"].finite
-        cuts = scale.step[1:][np.diff(scale.value) < 0]
+        cuts = scale.step[1:][scale.value[1:] < scale.value[:-1]]
         at = np.searchsorted(grads.step, cuts)
         for near in (at, at - 1):
             skipped[near[(near >= 0) & (near < len(grads))]] = True
