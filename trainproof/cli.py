@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Any
 
 import click
@@ -77,6 +78,8 @@ def main() -> None:
 def _run() -> int:
     from trainproof.errors import TrainproofError
 
+    if not sys.warnoptions:  # numpy's remarks on infinities in a log are no news to whoever logged them
+        warnings.simplefilter("ignore", RuntimeWarning)
     try:
         with app.make_context("trainproof", sys.argv[1:]) as context:  # app.main would answer Ctrl-C with an empty line
             return int(app.invoke(context))
