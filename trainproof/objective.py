@@ -85,7 +85,8 @@ def _mostly_negative(frame: Frame) -> bool:
     loss = frame["loss"].finite.value
     if not len(loss):
         return False
-    scale = float(np.median(np.abs(loss)))
+    with np.errstate(over="ignore"):  # the middle of two numbers near the largest float
+        scale = float(np.median(np.abs(loss)))
     return bool(scale > 0 and (loss < -0.1 * scale).mean() >= NEGATIVE_SHARE)
 
 
