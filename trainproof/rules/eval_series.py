@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +16,8 @@ from trainproof.stats import Bools, Floats, Ints
 from trainproof.thresholds import EvaluationThresholds
 
 SPLITS = ("eval/", "test/")
-#: last parts of names that are a loss in another dress; with "loss" itself, they are judged as losses, never as task metrics
-LOSS_WORDS = ("loss", "perplexity", "ppl", "nll")
+#: words of a name that is a loss in another dress: never a task metric
+LOSS_WORDS = ("loss", "perplexity", "ppl", "nll", "bpb", "bpc", "bpd")
 
 
 class Metric(NamedTuple):
@@ -31,8 +32,20 @@ class Metric(NamedTuple):
         return self.sign * self.series.value
 
 
+class Level(NamedTuple):
+    """A series, higher is worse, smoothed over `width` points: its level and best level so far, and where it left that by more than noise.
+
+    Three arrays of shape (n,). `level` is no higher than the level of the last 3 points: what has come back is not away.
+    """
+
+    width: int
+    level: Floats
+    best: Floats
+    clear: Bools
+
+
 def is_loss(name: str) -> bool:
-    return any(word in name.rsplit("/", 1)[-1].lower() for word in LOSS_WORDS)
+    return any(word in name.lower() for word in LOSS_WORDS)
 
 
 def eval_names(frame: Frame) -> list[str]:
@@ -48,10 +61,18 @@ def eval_losses(frame: Frame) -> list[Series]:
     """The eval loss, or its parts when it is known only in parts. Raises CannotTell when there is none."""
     names = eval_names(frame)
     whole = [frame[name] for name in names if name in ("eval/loss", "test/loss")]
-    parts = [frame[name] for name in names if name.rsplit("/", 1)[-1].lower().endswith("loss")]
+    parts = [frame[name] for name in names if name.lower().endswith("loss") or "/loss/" in name]
     if not whole and not parts:
         raise CannotTell("no eval loss in the log")
     return whole or parts
+
+
+def losses_or_none(frame: Frame) -> list[Series]:
+    """`eval_losses`, or none."""
+    try:
+        return eval_losses(frame)
+    except CannotTell:
+        return []
 
 
 def task_metrics(frame: Frame) -> list[Metric]:
@@ -61,8 +82,8 @@ def task_metrics(frame: Frame) -> list[Metric]:
         better = None if is_loss(name) else higher_is_better(name)
         if better is not None and len(frame[name].finite):
             metrics.append(Metric(frame[name].finite, 1 if better else -1))
-    declared = frame.facts.text("best_metric_name") or ""
-    named = [m for m in metrics if declared and m.series.name.lower().endswith(declared.removeprefix("eval_"))]
+    declared = (frame.facts.text("best_metric_name") or "").removeprefix("eval_").removeprefix("eval/")
+    named = [m for m in metrics if declared and m.series.name.lower() == f"eval/{declared}"]
     return named or metrics
 
 
@@ -75,7 +96,8 @@ def noise_so_far(y: Floats) -> Floats:
     out = np.full(len(y), np.inf)
     if len(y) < 4:
         return out
-    bend = np.abs(y[1:-1] - (y[:-2] + y[2:]) / 2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        bend = np.abs(y[1:-1] - (y[:-2] / 2 + y[2:] / 2))
     counts = [*range(4, min(len(y), 50)), *(int(n) for n in stats.schedule(len(y)) if n >= 4)]
     for count, following in zip(counts, [*counts[1:], len(y) + 1], strict=True):
         s = stats.MAD_TO_SIGMA * float(np.median(stats.thinned(bend[: count - 2]))) / math.sqrt(1.5)
@@ -98,6 +120,32 @@ def noise_bar(n: int, t: EvaluationThresholds) -> Floats:
     return t.noise_se * (1 + t.noise_se_few / np.arange(1, n + 1))
 
 
+def levels(y: Floats, t: EvaluationThresholds, climbing: bool = False) -> Iterator[Level]:
+    """y, higher is worse, smoothed over each width that fits twice (3 always); `climbing`: a trend since the best point is clear too."""
+    noise, bar = noise_so_far(y), noise_bar(len(y), t)
+    recent = level_so_far(y, t.level_widths[0])
+    for width in t.level_widths:
+        if len(y) < (2 * width if width > t.level_widths[0] else t.rise_min_evals):
+            return
+        own = level_so_far(y, width)
+        best = np.fmin.accumulate(own)
+        with np.errstate(over="ignore", invalid="ignore"):
+            away = (own - best) / (stats.MEDIAN_SE * noise / math.sqrt(width))
+        clear = away >= bar
+        if climbing and width == t.level_widths[0] and len(y) <= t.few_evals:
+            clear |= _climbing(y, away >= t.few_se, t)
+        yield Level(width, np.fmin(own, recent), best, clear)
+
+
+def _climbing(y: Floats, ask: Bools, t: EvaluationThresholds) -> Bools:
+    """Where `ask` holds and y has climbed since its best point so far by a Mann-Kendall test: few evals show a trend before a level."""
+    out = np.zeros(len(y), dtype=bool)
+    for k in np.flatnonzero(ask):
+        best = int(np.argmin(y[: k + 1]))
+        out[k] = stats.mann_kendall(y[best : k + 1]) >= t.few_z
+    return out
+
+
 def since(state: Bools) -> int | None:
     """The first point of the stretch of True that reaches the end: since when a judge has been saying it."""
     run = stats.last_run(state)
@@ -111,22 +159,25 @@ def best_so_far(gain: Floats) -> Ints:
     return np.maximum.accumulate(np.where(new, np.arange(len(gain)), 0))
 
 
-def still_improving(frame: Frame, after: int, t: EvaluationThresholds, upto: int | None = None) -> Metric | None:
-    """A task metric that is better now than at step `after` by more than its noise, and found its best among the latest evals."""
+def improving(frame: Frame, after: Ints, now: Ints, t: EvaluationThresholds, but: str = "") -> tuple[Bools, str]:
+    """Whether, at each step of `now`, a task metric (other than `but`) still improves on what it was at the step of `after`.
+
+    It does when it found its best among the latest evals, and the median of its last 3 is better than it was by more than its noise.
+    Returns the mask, shape as `now`, and the name of a metric that improves at the last of them ("" when none does).
+    """
+    mask, told = np.zeros(len(now), dtype=bool), ""
     for metric in task_metrics(frame):
-        steps, gain = metric.series.step, metric.gain
-        if upto is not None:
-            gain = gain[: int(np.searchsorted(steps, upto, side="right"))]
-        n = len(gain)
-        start = int(np.searchsorted(steps, after, side="right")) - 1
-        if n < 3 or not 0 <= start < n - 1:
+        gain, steps = metric.gain, metric.series.step
+        if metric.series.name == but or len(gain) < 3:
             continue
-        recent = n - 1 - int(best_so_far(gain)[-1]) < max(t.improving_evals, t.improving_share * n)
-        noise = noise_so_far(gain)[-1] if n >= 4 else 0.0
-        if (
-            recent
-            and gain[-1] > gain[start]
-            and np.median(gain[-3:]) - gain[start] > t.improving_se * stats.MEDIAN_SE * noise / math.sqrt(3)
-        ):
-            return metric
-    return None
+        at = np.searchsorted(steps, now, side="right") - 1
+        start = np.searchsorted(steps, after, side="right") - 1
+        known = (start >= 0) & (at > start) & (at >= 2)
+        at, start = np.maximum(at, 0), np.maximum(start, 0)
+        recent = at - best_so_far(gain)[at] < np.maximum(t.improving_evals, t.improving_share * (at + 1))
+        noise = np.where(np.isfinite(noise := noise_so_far(gain)), noise, 0.0)[at]
+        better = level_so_far(gain, 3)[at] - gain[start] > t.improving_se * stats.MEDIAN_SE * noise / math.sqrt(3)
+        here = known & recent & better & (gain[at] > gain[start])
+        told = told or (metric.series.name if len(here) and here[-1] else "")
+        mask |= here
+    return mask, told

@@ -1,4 +1,4 @@
-"""TP506, TP507, TP509: the training loss beside evaluations and epochs."""
+"""TP507, TP509: the evaluation loss beside the training loss."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from trainproof import stats
 from trainproof.frame import Frame, Series
-from trainproof.rules.eval_series import eval_losses, still_improving
+from trainproof.rules.eval_series import eval_losses, since
 from trainproof.rules.registry import (
     CROSS_ENTROPY,
     FAIL,
@@ -21,101 +21,9 @@ from trainproof.rules.registry import (
     rule,
     sighting,
 )
+from trainproof.stats import Bools, Floats
 from trainproof.thresholds import EvaluationThresholds
-
-
-def epoch_edges(frame: Frame, loss: Series) -> list[int]:
-    """Indices of the loss records at which each epoch begins, the first included. Raises CannotTell when epochs are not known."""
-    if "epoch" in frame:
-        epoch = frame["epoch"].finite
-        at = np.clip(np.searchsorted(epoch.step, loss.step, side="right") - 1, 0, None)
-        number = np.floor(epoch.value[at] - 1e-9) if len(epoch) else np.zeros(len(loss))
-    elif steps := frame.facts.number("steps_per_epoch"):
-        number = np.floor((loss.step - 1) / steps)
-    else:
-        raise CannotTell("no epochs in the log (--fact steps_per_epoch=N)")
-    return [0, *(np.flatnonzero(np.diff(number) > 0) + 1).tolist()]
-
-
-@rule(
-    "TP506",
-    "staircase-at-epochs",
-    severity=WARN,
-    needs=("loss",),
-    objectives=SUPERVISED,
-    min_records=20,
-    whole_run=True,
-    fix="Fewer epochs or a lower learning rate; add an evaluation set and stop where it is best.",
-)
-def staircase_at_epochs(frame: Frame, t: EvaluationThresholds) -> Iterator[Sighting]:
-    """The training loss falls in a step at each epoch boundary: the model recognises what it has seen.
-
-    What it does
-    Compares the last records of an epoch with the first ones of the next.
-
-    Why it matters
-    Within an epoch every sample is new; a loss that drops as soon as they repeat is memorisation.
-
-    Formula
-    m = min(25, max(5, a fifth of the epoch's records)) records on either side: drop >= 10 %, >= 6 standard errors, and >= 1.5 times the
-    decline inside the epoch before. WARN; INFO while an evaluation still improves.
-
-    False positives
-    Running means that restart at each epoch (recognised by steps that shrink as 1/n); epochs of fewer than 2 m records (skipped).
-
-    What to try
-    Look at the evaluation loss across the boundary.
-    """
-    loss = frame["loss"].finite
-    edges = epoch_edges(frame, loss)
-    bounds = [*edges, len(loss)]
-    for before, boundary, after in zip(bounds, bounds[1:], bounds[2:], strict=False):
-        m = min(t.staircase_most, max(t.staircase_least, (boundary - before) // 5))
-        if boundary - before < 2 * m or after - boundary < m:
-            continue
-        epoch = loss.value[before:boundary]
-        low, high = float(np.median(loss.value[boundary : boundary + m])), float(np.median(epoch[-m:]))
-        drop, decline = high - low, float(np.median(epoch[:m])) - high
-        noise = stats.difference_noise(epoch)
-        se = stats.MEDIAN_SE * noise * float(np.sqrt(2 / m))
-        if (
-            drop < t.staircase_drop * abs(high)
-            or drop < t.staircase_z * se
-            or drop < t.staircase_decline * decline
-            or stats.is_running_mean(epoch)
-        ):
-            continue
-        improving = _eval_improves(frame, int(loss.step[boundary]), t)
-        yield sighting(
-            INFO if improving else WARN,
-            f"the loss fell from {high:.4g} to {low:.4g} ({drop / abs(high):.0%}) at the epoch boundary of step {loss.step[boundary]} (medians of {m} records); "
-            f"inside the epoch before it fell by {decline:.4g}. This is consistent with memorisation.",
-            loss,
-            first=boundary - m,
-            last=boundary + m - 1,
-            flagged=boundary + m - 1,
-            cite=[boundary - 1, boundary, boundary + m - 1],
-            threshold={"drop": t.staircase_drop, "z": t.staircase_z},
-        )
-        return
-
-
-def _eval_improves(frame: Frame, step: int, t: EvaluationThresholds) -> bool:
-    """Whether the evaluation loss found its best after `step`, or a task metric still improves."""
-    try:
-        evals = eval_losses(frame)[0].finite
-    except CannotTell:
-        return False
-    before, after = evals.value[evals.step <= step], evals.value[evals.step > step]
-    if len(before) and len(after) and after.min() < before.min():
-        return True
-    return still_improving(frame, step, t) is not None
-
-
-def _trained_between(loss: Series, evals: Series) -> stats.Bools:
-    """Evaluations with a training loss since the one before: an older loss says nothing of the scale now."""
-    upto = np.searchsorted(loss.step, evals.step, side="right")
-    return np.diff(upto, prepend=0) > 0
+from trainproof.verdict import Severity
 
 
 @rule(
@@ -137,56 +45,66 @@ def eval_too_good(frame: Frame, t: EvaluationThresholds) -> Iterator[Sighting]:
     Held-out data that are predicted that well were not held out.
 
     Formula
-    Evaluation and training loss both under 0.02 nats before the first epoch ends; or equal to 4 digits in 3 evaluations. WARN.
+    Evaluation loss and training loss (median of 3) both under 0.02 nats before the first epoch ends, in a run that began at 0.5 or above;
+    or 3 evaluations in a row equal to the training loss beside them to 4 digits while they move by more than 1 %. WARN.
 
     False positives
-    An evaluation loss below the training loss is normal (dropout, augmentation) and is not flagged.
+    An evaluation loss below the training loss is normal (dropout, augmentation) and is not flagged. Both losses at the same constant (the
+    loss of a guess) are no leak.
 
     What to try
     Hash the samples of both splits and compare.
     """
     loss = frame["loss"].finite
     for evals in (series.finite for series in eval_losses(frame)):
-        beside = np.array([_level_at(loss, int(step)) for step in evals.step])
-        equal = (
-            np.isfinite(beside)
-            & (np.abs(evals.value - beside) <= t.equal_digits * np.abs(evals.value))
-            & (evals.value != 0)
-        )
-        low = np.isfinite(beside) & (beside < t.good_loss) & (evals.value < t.good_loss) & _first_epoch(frame, evals)
-        hits = np.flatnonzero(equal)
-        flagged = (
-            int(hits[t.equal_evals - 1]) if len(hits) >= t.equal_evals else int(np.argmax(low)) if low.any() else None
-        )
-        if flagged is None:
+        if not len(evals) or not len(loss):
             continue
-        what = (
-            "equal to the training loss to 4 digits"
-            if len(hits) >= t.equal_evals
-            else "near zero, as is the training loss, in the first epoch"
-        )
-        yield sighting(
-            WARN,
-            f"{evals.name} is {what} (step {evals.step[flagged]}: {evals.value[flagged]:.4g}). This is consistent with a split that leaks.",
-            evals,
-            first=0,
-            last=flagged,
-            flagged=flagged,
-            threshold={"loss": t.good_loss, "equal": t.equal_digits},
-        )
+        last, level = beside(loss, evals)
+        low = (level < t.good_loss) & (evals.value < t.good_loss) & _first_epoch(frame, evals)
+        if low.any() and float(np.median(loss.value[:3])) >= t.good_first:
+            yield _too_good(evals, int(np.argmax(low)), "near zero, as is the training loss, in the first epoch", t)
+        elif (run := stats.first_run(_equal(evals.value, last, t), 1)) is not None:
+            yield _too_good(evals, run[0], "equal to the training loss to 4 digits", t)
 
 
-def _level_at(loss: Series, step: int) -> float:
-    """The median of the last 3 training losses at or before `step`; NaN before the first."""
-    upto = int(np.searchsorted(loss.step, step, side="right"))
-    return float(np.median(loss.value[max(0, upto - 3) : upto])) if upto else float("nan")
+def _equal(value: Floats, other: Floats, t: EvaluationThresholds) -> Bools:
+    """Where the last `equal_evals` of two columns have been the same to 4 digits, and have moved meanwhile."""
+    width = t.equal_evals
+    out = np.zeros(len(value), dtype=bool)
+    if len(value) < width:
+        return out
+    rows = np.lib.stride_tricks.sliding_window_view(value, width)
+    same = np.abs(value - other) <= t.equal_digits * np.abs(value)
+    moved = rows.max(axis=1) - rows.min(axis=1) > t.equal_moved * np.abs(rows).max(axis=1)
+    out[width - 1 :] = np.lib.stride_tricks.sliding_window_view(same, width).all(axis=1) & moved
+    return out
 
 
-def _first_epoch(frame: Frame, evals: Series) -> stats.Bools:
+def _too_good(evals: Series, flagged: int, what: str, t: EvaluationThresholds) -> Sighting:
+    return sighting(
+        WARN,
+        f"{evals.name} is {what} (step {evals.step[flagged]}: {evals.value[flagged]:.4g}). This is consistent with a split that leaks.",
+        evals,
+        first=0,
+        last=flagged,
+        flagged=flagged,
+        threshold={"loss": t.good_loss, "equal": t.equal_digits},
+    )
+
+
+def beside(loss: Series, evals: Series) -> tuple[Floats, Floats]:
+    """The training loss at or before each evaluation, and the median of its last 3 (fewer at the start); NaN before the first."""
+    at = np.searchsorted(loss.step, evals.step, side="right") - 1
+    last = loss.value[np.maximum(at, 0)]
+    three = np.stack([loss.value[np.maximum(at - back, 0)] for back in range(3)])
+    level = np.median(three, axis=0)
+    return np.where(at >= 0, last, np.nan), np.where(at >= 0, level, np.nan)
+
+
+def _first_epoch(frame: Frame, evals: Series) -> Bools:
     """Evaluations before the first epoch ended; none where epochs are not known."""
-    if "epoch" not in frame:
+    if "epoch" not in frame or not len(epoch := frame["epoch"].finite):
         return np.zeros(len(evals), dtype=bool)
-    epoch = frame["epoch"].finite
     done = np.flatnonzero(epoch.value >= 1.0)
     end = int(epoch.step[done[0]]) if len(done) else np.iinfo(np.int64).max
     return np.asarray(evals.step < end, dtype=bool)
@@ -205,52 +123,107 @@ def train_eval_scale_mismatch(frame: Frame, t: EvaluationThresholds) -> Iterator
     """The training loss is several times the evaluation loss: they are not on one scale.
 
     What it does
-    Divides the training loss beside each evaluation by the evaluation loss.
+    Divides the training loss beside each evaluation (median of 3 records) by the evaluation loss.
 
     Why it matters
     A training loss summed over micro-batches or ranks is a gradient too large by the same factor.
 
     Formula
-    Ratio >= 5 in 2 consecutive evaluations of the last half: WARN; when its spread is under 15 % and it is within 15 % of the declared
-    accumulation or world size: FAIL.
+    Ratio >= 5 in 2 consecutive evaluations of the last half (of the planned steps, else of the evaluations so far) and ever since: WARN.
+    When the last 3 ratios spread by less than 15 % (standard deviation over median) and their median is within 15 % of the declared
+    accumulation, world size or their product: FAIL. A training loss smaller than the evaluation loss by the declared accumulation: INFO.
 
     False positives
     Augmentation and label smoothing make the training loss up to 4.1 times the evaluation loss in healthy runs; sums over several heads
-    are on another scale by design (WARN).
+    and auxiliary terms are on another scale by design (WARN).
 
     What to try
     Evaluate a training batch with the evaluation code.
     """
-    loss = frame["loss"].finite
+    loss, judged = frame["loss"].finite, False
     for evals in (series.finite for series in eval_losses(frame)):
-        if len(evals) < t.scale_min_evals or not (evals.value > 0).all():
-            continue
-        ratio = np.array([_level_at(loss, int(step)) for step in evals.step]) / evals.value
-        ratio[~_trained_between(loss, evals)] = np.nan
-        late = ratio[len(ratio) // 2 :]
-        run = stats.first_run(np.nan_to_num(late) >= t.scale_ratio, t.scale_evals)
-        if run is None:
-            continue
-        flagged = len(ratio) // 2 + run[0] + t.scale_evals - 1
-        steady = late[np.isfinite(late)]  # not empty: the run above is among them
-        middle = float(np.median(steady))
-        spread = float(np.std(steady)) / middle
-        factor = next(
-            (
-                name
-                for name in ("accumulation", "world_size")
-                if (n := frame.facts.number(name)) and abs(middle / n - 1) <= t.scale_near
-            ),
-            None,
-        )
-        fail = factor is not None and spread < t.scale_spread
-        yield sighting(
-            FAIL if fail else WARN,
-            f"the training loss is {middle:.3g} x {evals.name} over the last half{f', the declared {factor}' if fail else ''}.",
-            evals,
-            first=len(ratio) // 2,
-            last=len(evals) - 1,
-            flagged=flagged,
-            more=evidence(loss, [max(0, int(np.searchsorted(loss.step, evals.step[flagged], side="right")) - 1)]),
-            threshold={"ratio": t.scale_ratio},
-        )
+        if len(loss) and len(evals) >= t.scale_min_evals:
+            judged = True
+            if seen := _mismatch(frame, loss, evals, t):
+                yield seen
+    if not judged:
+        raise CannotTell(f"needs {t.scale_min_evals} evaluations beside training losses")
+
+
+def _mismatch(frame: Frame, loss: Series, evals: Series, t: EvaluationThresholds) -> Sighting | None:
+    ratio = _ratio(loss, evals)
+    warn = _two_late(ratio >= t.scale_ratio, frame, evals)
+    if (start := since(warn)) is not None:
+        name, proven = _declared(ratio, frame, t)
+        fail = since(warn & proven)
+        seen = start if fail is None else fail
+        factor = "" if fail is None else f", the declared {name}"
+        message = f"the training loss is {np.median(ratio[-3:]):.3g} x {evals.name} in the last evaluations{factor}."
+        return _told(FAIL if fail is not None else WARN, message, loss, evals, start, seen, t)
+    name, proven = _declared(1 / ratio, frame, t)
+    small = since(_two_late(1 / ratio >= t.scale_ratio, frame, evals) & proven)
+    if small is None or name != "accumulation":
+        return None
+    message = f"{evals.name} is {np.median(1 / ratio[-3:]):.3g} x the training loss, the declared accumulation: the log divides by it."
+    return _told(INFO, message, loss, evals, small, small, t)
+
+
+def _ratio(loss: Series, evals: Series) -> Floats:
+    """Training loss over evaluation loss; NaN where either is not positive, or no training loss came since the last evaluation."""
+    _, level = beside(loss, evals)
+    fresh = np.diff(np.searchsorted(loss.step, evals.step, side="right"), prepend=0) > 0
+    good = fresh & (level > 0) & (evals.value > 0)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        return np.where(good, level / np.where(good, evals.value, 1.0), np.nan)
+
+
+def _two_late(mask: Bools, frame: Frame, evals: Series) -> Bools:
+    """Where `mask` held at an evaluation and the one before, both in the last half."""
+    n = len(mask)
+    if frame.total_steps:
+        late = evals.step > frame.total_steps / 2
+    else:
+        late = np.ones(n, dtype=bool)  # the one before is in the last half of k + 1 evaluations from the third on
+        late[:1] = False
+    both = mask & late
+    both[1:] &= both[:-1]
+    both[:1] = False
+    return both
+
+
+def _declared(ratio: Floats, frame: Frame, t: EvaluationThresholds) -> tuple[str, Bools]:
+    """The declared factor that the ratio comes near, and where the last 3 ratios are steady and near it."""
+    accumulation, world = (frame.facts.number(name) or 1.0 for name in ("accumulation", "world_size"))
+    near = np.zeros(len(ratio), dtype=bool)
+    if len(ratio) < 3:
+        return "", near
+    rows = np.lib.stride_tricks.sliding_window_view(ratio, 3)
+    with np.errstate(over="ignore", invalid="ignore"):
+        middle = np.median(rows, axis=1)
+        steady = np.std(rows, axis=1) < t.scale_spread * middle
+        for name, n in (
+            ("accumulation", accumulation),
+            ("world size", world),
+            ("accumulation x world size", accumulation * world),
+        ):
+            if n >= t.scale_ratio * (1 - t.scale_near):
+                near[2:] = steady & (np.abs(middle / n - 1) <= t.scale_near)
+                if near[-1]:
+                    return name, near
+    return "", near
+
+
+def _told(
+    severity: Severity, message: str, loss: Series, evals: Series, first: int, flagged: int, t: EvaluationThresholds
+) -> Sighting:
+    at = int(np.searchsorted(loss.step, evals.step[flagged], side="right")) - 1
+    return sighting(
+        severity,
+        message,
+        evals,
+        first=max(0, first - 1),
+        last=len(evals) - 1,
+        flagged=flagged,
+        more=evidence(loss, range(max(0, at - 2), at + 1)),
+        threshold={"ratio": t.scale_ratio},
+    )
