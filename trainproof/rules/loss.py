@@ -82,9 +82,9 @@ def plateau(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
 
 def _flat(x: stats.Floats, lo: int, count: int, t: LossThresholds) -> bool | None:
     """Whether x[lo:count] does not move, and nothing after it did; None when its noise hides the answer."""
-    level = abs(float(np.median(x[lo:count])))
-    if _clearly_moving(x[lo:count], level, t):
+    if _clearly_moving(x[lo:count], t):
         return False
+    level = abs(float(np.median(x[lo:count])))
     seen = stats.trend(x, lo, count)
     if abs(seen.change) + 2 * seen.se < t.plateau_change * level:
         return not _left_later(x, count, level, seen.se, t)
@@ -106,13 +106,13 @@ def _plateau_told(loss: Series, x: stats.Floats, lo: int, count: int, share: flo
     )
 
 
-def _clearly_moving(window: stats.Floats, level: float, t: LossThresholds) -> bool:
+def _clearly_moving(window: stats.Floats, t: LossThresholds) -> bool:
     """A cheap look at a long window through a sample of it: a trend that is clear there needs no closer look."""
     sample = stats.thinned(window)
     if len(sample) == len(window):
         return False
     seen = stats.trend(sample, 0, len(sample))
-    return abs(seen.change) - 4 * seen.se > t.plateau_change * level
+    return abs(seen.change) - 4 * seen.se > t.plateau_change * abs(float(np.median(sample)))
 
 
 def _much_is_left(frame: Frame, loss: Series, count: int, t: LossThresholds) -> bool:
