@@ -20,8 +20,8 @@ EXPECTED = {
     "fp16_nan": ("FAIL", "half precision, learning rate x100, no clipping"),
     "nan": ("FAIL", "one batch with all labels masked; the logged loss is NaN from there on"),
     "bad_labels": (
-        "PASS",
-        "labels shuffled within each sequence: a curve that falls and looks healthy. Missed: no rule on one curve can see it",
+        "WARN",
+        "labels shuffled within each sequence: byte frequencies are learned at once and nothing after; one curve shows no more",
     ),
     "overfit": ("WARN", "16 training sequences"),
 }

@@ -11,7 +11,7 @@ from trainproof.report.axes import Scale, ticks, value_scale
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@given(st.lists(st.floats(), max_size=20), st.booleans())
+@given(st.lists(st.floats(allow_subnormal=False), max_size=20), st.booleans())
 def test_any_values_get_a_scale_that_holds_them(values: list[float], log: bool) -> None:
     scale = value_scale(values, log)
     assert math.isfinite(scale.low)
