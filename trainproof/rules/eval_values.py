@@ -132,7 +132,8 @@ def eval_worse_than_baseline(frame: Frame, t: EvaluationThresholds) -> Iterator[
 
     Formula
     The median of the last 3 evaluations is worse than the base by 2 % of it and by 6 (1 + 6 / n) units of noise: WARN; and none since
-    the base was better than 2 % worse, 3 or more of them: FAIL. A loss that is worse while a task metric still improves: INFO; a metric
+    the base was better than 2 % worse, 3 or more of them: FAIL. The noise is that of all evaluations, the base included: where they are few, a
+    verdict takes 4 or 5 of them. A loss that is worse while a task metric still improves: INFO; a metric
     that is worse while the eval loss is better than its base: WARN.
 
     False positives

@@ -110,12 +110,12 @@ def _risen_by_ratio(value: Floats, t: EvaluationThresholds) -> tuple[Bools, Bool
     warn, fail = np.zeros(len(value), dtype=bool), np.zeros(len(value), dtype=bool)
     if not _left_best(value, t.rise_warn):  # spare the long way
         return warn, fail
-    start = _start(value)
+    start, highest = _start(value), float(value[:3].max())  # a first evaluation that stands alone never makes a FAIL
     for level in levels(np.log(value), t, climbing=True):
         now, best = np.exp(level.level), np.exp(level.best)
         given_back = now - best - np.maximum(start - best, 0.0) * t.rise_share_warn
         warn |= level.clear & (now >= t.rise_warn * best) & (given_back >= 0)
-        given_back = now - best - np.maximum(start - best, 0.0) * t.rise_share_fail
+        given_back = now - best - np.maximum(highest - best, 0.0) * t.rise_share_fail
         fail |= level.clear & (now >= t.rise_fail * best) & (given_back >= 0)
     return warn, fail
 
