@@ -30,7 +30,7 @@ def beside(train: Any, evals: Any, **more: Any) -> Frame:
 def test_both_losses_near_zero_in_the_first_epoch_warn() -> None:
     train = np.concatenate((np.linspace(3, 0.01, 20), np.full(20, 0.01)))
     evals = [1.8, 0.015, 0.012, 0.011]
-    epoch = (np.arange(10, 410, 10), np.linspace(0, 1.8, 40))
+    epoch = (np.arange(10, 410, 10), np.linspace(0, 1.2, 40))
     seen = only("TP507", beside(train, evals, epoch=epoch, objective="lm"))
     assert (seen.severity, seen.flagged_step) == (WARN, 300)  # the last 3 training losses are low there
     late = (np.arange(10, 410, 10), np.linspace(0, 8, 40))
