@@ -7,189 +7,124 @@ from collections.abc import Iterable, Mapping
 
 from trainproof.errors import UsageError
 
-#: canonical name -> the names it is logged under, best first; compared after `plain`
+#: what loggers put before the name of a training metric
+TRAIN_PREFIXES = ("", "train/", "train_", "training/", "training_", "trainiterstats/", "optim/", "optimizer/")
+EVAL_PREFIXES = (
+    *("eval_", "eval/", "val_", "val/", "valid_", "valid/", "validation_", "validation/"),
+    *("dev_", "dev/", "evalstats/", "evaluation/"),
+)
+#: canonical name -> the names it is logged under, best first; compared after `plain`, with and without TRAIN_PREFIXES
 ALIASES: dict[str, tuple[str, ...]] = {
     "loss": (
-        "loss",
-        "train/loss",
-        "train_loss",
-        "train_loss_step",
-        "train/loss_step",
-        "training_loss",
-        "batch_loss",
-        "total_loss",
-        "train/total_loss",
-        "lm_loss",
-        "reduced_train_loss",
-        "train/crossentropyloss",
-        "trainiterstats/loss",
-        "loss/loss",
-        "loss/train",
-        "loss/total",
-        "loss/total_loss",
-        "train_loss_epoch",
-        "train/loss_epoch",
-        "epoch_loss",
-        "trl",
-        "loss_vae",
+        *("loss", "loss_step", "total_loss", "lm_loss", "reduced_train_loss", "crossentropyloss", "batch_loss"),
+        *("loss/train", "loss_train", "loss/loss", "loss/total", "loss/total_loss", "loss_total", "trl"),
+        *("avg_loss", "mean_loss", "running_loss", "loss_avg", "loss_epoch", "epoch_loss", "loss_vae"),
     ),
-    "eval/loss": (
-        "eval_loss",
-        "eval/loss",
-        "val_loss",
-        "val/loss",
-        "valid_loss",
-        "valid/loss",
-        "validation_loss",
-        "validation/loss",
-        "dev_loss",
-        "dev/loss",
-        "evalstats/avg_loss",
-        "loss/val",
-        "loss/validation",
-        "loss/eval",
-        "val/loss_epoch",
-        "val_loss_epoch",
-        "epoch_val_loss",
-        "validation/ctc_loss",
-        "tel",
-        "test_loss",
-        "test/loss",
-    ),
-    "lr": (
-        "lr",
-        "learning_rate",
-        "train/lr",
-        "train/learning_rate",
-        "train_lr",
-        "current_lr",
-        "trainiterstats/current_lr",
-        "lr/pg0",
-        "lr_0",
-        "x/lr0",
-        "current_lr_0",
-        "optim/lr",
-        "lr_adamw",
-        "lr_adam",
-        "lr_sgd",
-        "lr_adamw/pg1",
-        "lr_adam/pg1",
-        "lr_sgd/pg1",
-    ),
+    "lr": ("lr", "learning_rate", "current_lr", "lr_current"),
     "grad_norm": (
-        "grad_norm",
-        "gnorm",
-        "train/grad_norm",
-        "gradient_norm",
-        "global_grad_norm",
-        "total_grad_norm",
-        "grad_2.0_norm_total",
-        "optim/total_grad_norm",
-        "trainiterstats/grad_norm",
-        "norm",
-        "grad",
+        *("grad_norm", "gnorm", "gradient_norm", "global_grad_norm", "total_grad_norm", "grad_2.0_norm_total"),
+        *("grad_norm/total", "norm", "grad"),
     ),
-    "loss_scale": ("loss_scale", "amp_scaler", "train/loss_scale", "grad_scale", "scaler"),
+    "loss_scale": ("loss_scale", "amp_scaler", "grad_scale", "scaler"),
     "skipped_steps": ("skipped_steps", "number_of_skipped_iterations", "skipped_iterations"),
     "step_time": (
-        "step_time",
-        "time_per_iteration",
-        "elapsed_time_per_iteration",
-        "iter_time",
-        "train/step_time",
-        "ms/batch",
+        *("step_time", "time_per_iteration", "elapsed_time_per_iteration", "iter_time", "iteration_time"),
+        *("ms/batch", "time_per_step", "step_avg", "sec/tick"),
     ),
-    "data_time": ("data_time", "loader_time", "data_loading_time"),
+    "data_time": ("data_time", "loader_time", "data_loading_time", "dataloader_time"),
     "throughput": (
-        "throughput",
-        "tps",
-        "wps",
-        "tokens_per_sec",
-        "tokens_per_second",
-        "train_samples_per_second",
-        "samples_per_second",
-        "time/fps",
+        *("throughput", "tps", "wps", "tokens_per_sec", "tokens_per_second", "tok/s", "samples_per_second"),
+        *("samples_per_sec", "steps_per_second", "time/fps", "fps"),
     ),
     "tokens": ("tokens", "num_tokens", "total_tokens", "consumed_tokens", "num_input_tokens_seen"),
-    "memory": ("memory", "gpu_memory", "max_memory", "peak_memory"),
-    "epoch": ("epoch", "epochs", "train/epoch"),
-    "time": ("time", "wall_time", "elapsed", "total_duration", "time/time_elapsed", "timeelapsed", "_runtime"),
+    "memory": ("memory", "gpu_memory", "gpu_mem", "max_memory", "peak_memory"),
+    "epoch": ("epoch", "epochs"),
+    "time": (
+        *("time", "wall_time", "elapsed", "elapsed_time", "total_duration", "time/time_elapsed", "timeelapsed"),
+        *("_runtime", "wall"),
+    ),
     "reward": (
-        "reward",
-        "rewards/mean",
-        "train/reward",
-        "rollout/ep_rew_mean",
-        "eprewmean",
-        "episode_reward",
-        "train/return",
-        "return",
-        "episode_return",
-        "mean_reward",
-        "ep_rew_mean",
+        *("reward", "rewards/mean", "rollout/ep_rew_mean", "ep_rew_mean", "eprewmean", "episode_reward"),
+        *("return", "episode_return", "mean_reward", "objective/rlhf_reward"),
     ),
-    "reward_std": ("reward_std", "train/reward_std"),
-    "kl": ("kl", "train/kl", "objective/kl", "train/approx_kl", "approx_kl"),
-    "entropy": ("entropy", "train/entropy", "objective/entropy"),
-    "clip_ratio": ("clip_ratio", "completions/clipped_ratio", "clip_ratio/region_mean", "train/clip_fraction"),
-    "rewards/chosen": ("rewards/chosen", "train/rewards/chosen"),
-    "rewards/rejected": ("rewards/rejected", "train/rewards/rejected"),
-    "rewards/margins": ("rewards/margins", "train/rewards/margins"),
+    "reward_std": ("reward_std",),
+    "kl": ("kl", "objective/kl", "approx_kl", "policy/approxkl_avg"),
+    "entropy": ("entropy", "objective/entropy", "policy/entropy_avg"),
+    "clip_ratio": ("clip_ratio", "completions/clipped_ratio", "clip_ratio/region_mean", "clip_fraction"),
+    "rewards/chosen": ("rewards/chosen",),
+    "rewards/rejected": ("rewards/rejected",),
+    "rewards/margins": ("rewards/margins",),
     "loss/discriminator": (
-        "loss_disc",
-        "d_loss",
-        "disc_loss",
-        "loss_d",
-        "loss/d/loss",
-        "loss/d/loss/mean",
-        "discriminator_loss",
+        *("loss_disc", "d_loss", "disc_loss", "loss_d", "loss/d", "loss/d/loss", "loss/d/loss/mean"),
+        *("discriminator_loss", "loss_discriminator", "loss_d_total"),
     ),
-    "loss/generator": ("loss_gen", "g_loss", "gen_loss", "loss_g", "loss/g/loss", "loss/g/loss/mean", "generator_loss"),
+    "loss/generator": (
+        *("loss_gen", "g_loss", "gen_loss", "loss_g", "loss/g", "loss/g/loss", "loss/g/loss/mean"),
+        *("generator_loss", "loss_generator", "loss_g_total"),
+    ),
 }
+#: losses of held-out data, best first: `<prefix><name>` for each of EVAL_PREFIXES, then these
+_EVAL_LOSSES = ("loss", "avg_loss", "total_loss", "loss_epoch", "mean_loss", "crossentropyloss")
+_OTHER_EVAL_LOSSES = (
+    *(
+        "loss/val",
+        "loss/valid",
+        "loss/validation",
+        "loss/eval",
+        "loss_val",
+        "loss_valid",
+        "loss_eval",
+        "epoch_val_loss",
+    ),
+    *("validation/ctc_loss", "tel", "test_loss", "test/loss", "loss/test", "loss_test"),
+)
 
 #: names that number a record, best first; compared after `plain`
 STEP_NAMES = (
-    "step",
-    "global_step",
-    "_step",
-    "current_steps",
-    "current_step",
-    "iteration",
-    "iter",
-    "iterations",
-    "num_updates",
-    "train_step",
-    "trainer/global_step",
-    "time/total_timesteps",
-    "timestepssofar",
-    "total_timesteps",
-    "episode",
+    *("global_step", "trainer/global_step", "train/global_step", "step", "train_step", "current_steps", "current_step"),
+    *("iteration", "iter", "iterations", "num_updates", "steps", "time/total_timesteps", "timestepssofar"),
+    *("total_timesteps", "timesteps", "_step", "episode"),
 )
 EPOCH_NAMES = ("epoch", "epochs")
+#: names of a log that an error lists
+NAMES_LISTED = 20
 
-#: words that say which way an evaluation metric improves
-_HIGHER = "accuracy acc bleu rouge f1 map auc auroc ssim precision recall reward ndcg r2 iou miou dice psnr score top return chrf comet".split()
-_LOWER = "loss wer cer ter ppl perplexity mse rmse mae fid bpb bpc bpd nll error err eer mcd kid".split()
-_METRIC_WORDS = frozenset(
-    [*_HIGHER, *_LOWER, "lr", "learning", "grad", "gnorm", "norm", "kl", "entropy", "elbo", "val", "train"]
+_HIGHER = frozenset(
+    "accuracy acc bleu rouge f1 map ap auc auroc ssim precision recall reward return ndcg r2 iou miou dice psnr "
+    "score top chrf comet".split()
 )
+_LOWER = frozenset("loss wer cer ter ppl perplexity mse rmse mae fid kid bpb bpc bpd nll error err eer mcd".split())
+#: words after which a name speaks of a metric's spread or cost, not of its level
+_NO_LEVEL = frozenset("std var num count time runtime second seconds".split())
+_TRAINING_WORDS = frozenset("lr learning grad gnorm norm kl entropy elbo val train".split())
 
-_EVAL_PREFIX = re.compile(r"(?:eval|val|valid|validation|dev|evalstats|metrics)[/_](?:avg_)?(?P<rest>.+)\Z")
-_TEST_PREFIX = re.compile(r"test[/_](?P<rest>.+)\Z")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
+_UNIT = re.compile(r"\s*\((?:ms|s|sec|gb|mb|gib)\)\Z")
+_TEST = re.compile(r"test[/_]", re.IGNORECASE)
 _PART = re.compile(
-    r"(?:train[/_])?(?:loss[/_](?P<after>[a-z0-9_.]+?)|(?P<before>[a-z0-9_.]+?)_loss)(?P<grain>_step|_epoch)?\Z"
+    r"(?:(?:train|training|trainiterstats)[/_])?"
+    r"(?:loss[/_](?P<after>[\w.]+?)|(?P<before>[\w.]+?)[_ ]loss)(?:_step)?\Z",
+    re.IGNORECASE | re.ASCII,
+)
+#: words that make a name with "loss" something other than a part of the loss
+_NOT_PARTS = frozenset(
+    "scale scaler scaling epoch step unscaled val valid validation eval dev test predict best min max avg mean std ema "
+    "running smooth smoothed prev delta train total weight num policy_gradient".split()
 )
 _LR_GROUP = re.compile(
-    r"(?:lr|x/lr|current_lr|lr_adamw|lr_adam|lr_sgd|learning_rate)[/_]?(?:pg)?(?P<group>\d+|[a-z][a-z0-9_]*)\Z"
+    r"(?:(?:train|optim|x)/)?(?:current_)?(?:lr|learning_rate)(?:_[a-z]+)?[/_]?(?:pg|group_?|param_group_?)?(?P<number>\d{1,9})\Z",
+    re.ASCII,
 )
-_NOT_PARTS = ("scale", "scaler", "scaling", "epoch", "step")
-_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
+_LR_OPTIMIZER = re.compile(r"lr_(?:adam|adamw|sgd|lion|adafactor|muon|rmsprop|nadam|radam|lamb)\Z")
+_LR_NAMED = re.compile(r"(?:lr/|lr_(?=(?:backbone|head|encoder|decoder|gen|disc|[gd]|lora)\Z))(?P<name>[a-z]\w*)\Z")
+#: the terms of CycleGAN and pix2pix, which are known by each other
+_GAN_TERM = re.compile(r"(?:[dg]|cycle|idt)_[ab]|g_(?:gan|l1)|d_(?:real|fake)")
 
 
 def plain(name: str) -> str:
-    """A name as the table compares it: lower case, spaces and dashes as underscores, no surrounding blanks, units or brackets."""
-    name = name.strip().strip("\"'").lower()
-    name = re.sub(r"\s*\((?:ms|s|sec|gb|mb|gib|b|m)\)\Z", "", name)
-    return re.sub(r"[\s\-]+", "_", name)
+    """A name as the table compares it: lower case, underscores for spaces and dashes, no padding, quotes or units."""
+    name = _UNIT.sub("", name.strip().strip("\"'").lower())
+    return re.sub(r"[\s\-]+", "_", name.strip())
 
 
 def step_name(names: Iterable[str]) -> str | None:
@@ -200,54 +135,126 @@ def step_name(names: Iterable[str]) -> str | None:
 
 def looks_like_metric(name: str) -> bool:
     """Whether the name is one that training logs use (for sniffing)."""
-    words = re.split(r"[^a-z0-9]+", plain(_CAMEL.sub("_", name)))
-    return any(
-        word in _METRIC_WORDS or word.rstrip("s") in _METRIC_WORDS or word.startswith("reward") for word in words
-    )
+    known = _HIGHER | _LOWER | _TRAINING_WORDS
+    return any(w in known or w.rstrip("s") in known or w.startswith("reward") for w in _words(name))
 
 
 def higher_is_better(name: str) -> bool | None:
-    """Which way a metric improves, by well-known names; None when the name does not say."""
-    words = [word for word in re.split(r"[^a-z0-9]+", plain(_CAMEL.sub("_", name))) if word]
+    """Which way a metric improves, by well-known names; None when the name does not say. The last telling word decides."""
+    words = _words(name)
+    if _NO_LEVEL.intersection(words):
+        return None
     for word in reversed(words):
-        base = re.sub(r"\d+\Z", "", word)
-        if word in _LOWER or base in _LOWER:
+        forms = {word, re.sub(r"\d+k?\Z", "", word)}  # map50, fid50k
+        if forms & _LOWER:
             return False
-        if word in _HIGHER or base in _HIGHER or word.startswith("rouge"):
+        if forms & _HIGHER or word.startswith("rouge"):
             return True
     return None
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in re.split(r"[^a-z0-9]+", plain(_CAMEL.sub("_", name))) if word]
 
 
 def resolve(names: Iterable[str], mapping: Mapping[str, str] | None = None) -> dict[str, str]:
     """Logger's name -> canonical name, one to one, for all the metrics of one log at once.
 
-    `mapping` is the user's, ours -> theirs (`--map loss=my_loss`), and wins. Of several names for one metric the best known wins; the
-    others keep their own. Raises UsageError when the user names a metric that the log has not.
+    `mapping` is the user's, ours -> theirs (`--map loss=my_loss` is {"loss": "my_loss"}), and wins. Of several names for
+    one metric the best known wins; the others keep their own. Raises UsageError when the user names a metric that the
+    log does not have, or one metric twice.
     """
-    raw = list(names)
-    resolved: dict[str, str] = {}
-    for ours, theirs in (mapping or {}).items():
-        if theirs not in raw:
-            raise UsageError(f"--map {ours}={theirs}: the log has no {theirs!r}; it has {', '.join(raw[:20])}")
-        resolved[theirs] = ours
+    raw = list(dict.fromkeys(names))
+    resolved = _mapped(raw, mapping or {})
+    rest = [name for name in raw if name not in resolved]
+    resolved.update(_known({plain(name): name for name in reversed(rest)}, set(resolved.values())))
     taken = set(resolved.values())
-    by_plain: dict[str, str] = {}
-    for name in raw:
+    for name in rest:
         if name not in resolved:
-            by_plain.setdefault(plain(name), name)
-    for canonical, aliases in ALIASES.items():
-        winner = next(
-            (by_plain[alias] for alias in aliases if alias in by_plain and by_plain[alias] not in resolved), None
-        )
-        if winner is not None and canonical not in taken:
-            resolved[winner] = canonical
-            taken.add(canonical)
-    for name in raw:
-        if name not in resolved:
-            ours = _by_pattern(plain(name)) or name
+            ours = _by_pattern(name) or name
             resolved[name] = ours if ours not in taken else _free(name, taken)
             taken.add(resolved[name])
     return {name: resolved[name] for name in raw}
+
+
+def _mapped(raw: list[str], mapping: Mapping[str, str]) -> dict[str, str]:
+    """Logger's name -> the name that the user gave it."""
+    resolved: dict[str, str] = {}
+    for ours, theirs in mapping.items():
+        if theirs not in raw:
+            listed = ", ".join(raw[:NAMES_LISTED]) or "no metric"
+            raise UsageError(f"--map {ours}={theirs}: the log has no {theirs!r}; it has {listed}")
+        if theirs in resolved:
+            raise UsageError(f"--map {ours}={theirs}: {theirs!r} is already mapped to {resolved[theirs]!r}")
+        resolved[theirs] = ours
+    return resolved
+
+
+class _Claims:
+    """Which of a log's names have got a canonical one; a claim fails when either is gone."""
+
+    def __init__(self, by_plain: dict[str, str], taken: set[str]) -> None:
+        self.by_plain, self.taken = by_plain, taken
+        self.found: dict[str, str] = {}
+
+    def claim(self, canonical: str, *candidates: str) -> None:
+        """Give the canonical name to the first of the candidates (plain names) that is in the log and still free."""
+        names = (self.by_plain[candidate] for candidate in candidates if candidate in self.by_plain)
+        theirs = next((name for name in names if name not in self.found), None)
+        if canonical not in self.taken and theirs is not None:
+            self.found[theirs] = canonical
+            self.taken.add(canonical)
+
+
+def _known(by_plain: dict[str, str], taken: set[str]) -> dict[str, str]:
+    """Logger's name -> canonical name, for what the table lists and for names that explain each other."""
+    claims = _Claims(by_plain, taken)
+    _claim_by_company(claims)
+    split = _evaluates_train_data(by_plain)
+    prefixes = [prefix for prefix in TRAIN_PREFIXES if not (split and prefix == "train/")]
+    for canonical, aliases in ALIASES.items():
+        claims.claim(canonical, *(f"{prefix}{alias}" for alias in aliases for prefix in prefixes))
+    claims.claim("eval/loss", *(f"{prefix}{name}" for name in _EVAL_LOSSES for prefix in EVAL_PREFIXES))
+    claims.claim("eval/loss", *_OTHER_EVAL_LOSSES)
+    _claim_groups(claims)
+    if split:
+        for low, theirs in by_plain.items():
+            if low.startswith("train/"):
+                claims.claim(theirs, low)
+    return claims.found
+
+
+def _claim_by_company(claims: _Claims) -> None:
+    """Names that mean something only beside certain others."""
+    known = claims.by_plain.keys()
+    if "time" in known and {"data_time", "data", "mfu"} & known:  # seconds of one iteration, not since the start
+        claims.claim("step_time", "time")
+        claims.claim("data_time", "data")
+    if {"r", "l", "t"} <= known:  # a monitor file of stable-baselines3
+        claims.claim("reward", "r")
+        claims.claim("time", "t")
+    if {"d_a", "g_a"} <= known or "g_gan" in known:
+        for low, theirs in claims.by_plain.items():
+            if _GAN_TERM.fullmatch(low):
+                claims.claim(f"loss/{theirs.strip()}", low)
+
+
+def _evaluates_train_data(known: Iterable[str]) -> bool:
+    """Whether train/<metric> is an evaluation on training data beside a step loss: it has a twin on validation data."""
+    known = set(known)
+    return "loss" in known and any(n.startswith("train/") and f"validation/{n[6:]}" in known for n in known)
+
+
+def _claim_groups(claims: _Claims) -> None:
+    """Learning rates of parameter groups: the first is `lr` when nothing else is, the others lr/<number>."""
+    groups = [(int(match["number"]), low) for low in claims.by_plain if (match := _LR_GROUP.match(low))]
+    optimizers = [low for low in claims.by_plain if _LR_OPTIMIZER.match(low)]
+    for number, low in sorted(groups):
+        claims.claim("lr", low)
+        claims.claim(f"lr/{number}", low)
+    for low in sorted(optimizers):
+        claims.claim("lr", low)
+        claims.claim(f"lr/{low.removeprefix('lr_')}", low)
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -260,27 +267,40 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _by_pattern(name: str) -> str | None:
-    """The canonical name of a metric that the table does not list: evaluation and test metrics, loss parts, learning-rate groups.
+    """The canonical name of a metric that the table does not list; None for one that keeps its own name.
 
-    None for any other metric, which keeps its own name.
+    Evaluation and test metrics keep their own spelling after the prefix: eval/mAP50(B).
     """
-    if match := _EVAL_PREFIX.match(name):
-        rest = match["rest"]
-        part = _part_of(rest)
-        return f"eval/loss/{part}" if part else f"eval/{rest}"
-    if match := _TEST_PREFIX.match(name):
-        return f"test/{match['rest']}"
-    if match := _LR_GROUP.match(name):
-        return f"lr/{match['group']}"
-    part = _part_of(name)
-    return f"loss/{part}" if part else None
+    own = name.strip()
+    own = own.lower() if own.isupper() else own
+    if rest := _eval_rest(own):
+        return f"eval/loss/{part}" if (part := _part_of(rest)) else f"eval/{rest}"
+    if match := _TEST.match(own):
+        return f"test/{own[match.end() :]}" if own[match.end() :] else None
+    if match := _LR_NAMED.match(plain(own)):
+        return f"lr/{match['name']}"
+    return f"loss/{part}" if (part := _part_of(own)) else None
+
+
+def _eval_rest(name: str) -> str | None:
+    """What follows the prefix of an evaluation metric."""
+    low = name.lower()
+    prefix = next((prefix for prefix in (*EVAL_PREFIXES, "metrics/") if low.startswith(prefix)), None)
+    if prefix is None:
+        return None
+    rest = name[len(prefix) :]
+    if prefix in ("valid_", "dev_") and "loss" not in low and higher_is_better(rest) is None:
+        return None  # "valid_action" is no evaluation
+    if prefix == "metrics/" and rest.lower().startswith("train"):
+        return None
+    return (rest.removeprefix("avg_") if prefix == "evalstats/" else rest) or None
 
 
 def _part_of(name: str) -> str | None:
+    """The part of the loss that the name speaks of, or None."""
     match = _PART.match(name)
-    if match is None or name.endswith("_unscaled"):
+    if match is None:
         return None
-    part = match["after"] or match["before"]
-    if part in _NOT_PARTS or match["grain"] == "_epoch" or part.startswith(("trainepochstats", "policy_gradient")):
-        return None
-    return str(part)
+    part: str = match["after"] or match["before"]
+    low = part.lower()
+    return None if low in _NOT_PARTS or _NOT_PARTS.intersection(low.split("_")) else part
