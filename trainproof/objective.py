@@ -6,89 +6,133 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
 
-from trainproof.frame import Frame
+from trainproof.frame import Frame, Series
 
 OBJECTIVES = ("lm", "classification", "regression", "density", "preference", "rl", "adversarial", "unknown")
 
 #: share of clearly negative loss values from which on the loss is a density's (or a ratio's), not a cross-entropy
 NEGATIVE_SHARE = 0.10
+#: a value is clearly negative below this times the usual size of the loss
+CLEARLY = 0.1
 
 _DECLARED = (
-    (re.compile(r"causal|lm\b|language|seq_?2_?seq|masked"), "lm"),
+    (re.compile(r"causal|\blm\b|_lm\b|language|seq_?2_?seq|masked"), "lm"),
     (re.compile(r"classif|seq_cls|token_cls"), "classification"),
-    (re.compile(r"dpo|orpo|ipo|kto|preference"), "preference"),
-    (re.compile(r"grpo|ppo|\brl|rloo|reinforce"), "rl"),
-    (re.compile(r"gan|adversarial"), "adversarial"),
+    (re.compile(r"\b[dik]?po\b|orpo|simpo|\bkto\b|preference|reward_?model"), "preference"),
+    (re.compile(r"grpo|ppo|\brl\b|rloo|reinforce"), "rl"),
+    (re.compile(r"gan\b|adversarial"), "adversarial"),
     (re.compile(r"regress|diffusion|mse"), "regression"),
-    (re.compile(r"density|flow|likelihood"), "density"),
+    (re.compile(r"density|flow\b|likelihood"), "density"),
 )
-_RL_NAMES = frozenset(
-    {
-        "reward",
-        "reward_std",
-        "frac_reward_zero_std",
-        "train/policy_gradient_loss",
-        "loss/policy_gradient",
-        "policy_loss",
-    }
+_PREFERENCE_NAMES = frozenset(
+    {"rewards/chosen", "rewards/rejected", "rewards/margins", "rewards/accuracies", "logps/chosen", "margin"}
 )
-_PREFERENCE_NAMES = frozenset({"rewards/chosen", "rewards/rejected", "rewards/margins"})
-_LM_NAMES = re.compile(
-    r"(?:.*[/_])?(?:ppl|perplexity|bpb|bits_per_byte|mean_token_accuracy|token_accuracy|num_tokens)\Z"
+_RL_NAMES = frozenset({"reward", "reward_std", "frac_reward_zero_std", "clip_ratio"})
+_RL_TERM = re.compile(r".*(?:policy_gradient|policy_loss|loss/policy(?:_avg)?\Z|pol_surr|ep_rew_mean)")
+_GENERATOR = frozenset({"loss/generator", "loss/g_a", "loss/g_gan"})
+_DISCRIMINATOR = frozenset(
+    {"loss/discriminator", "loss/d_a", "loss/d_real", "loss/scores/fake", "loss/scores/fake/mean"}
 )
-_ACCURACY = re.compile(r"(?:.*[/_])?(?:accuracy|acc|top_?[15](?:_acc(?:uracy)?)?|error_rate)\Z")
-_LM_ORIGINALS = re.compile(r"(?:lm[_ -]loss|reduced_train_loss|num_tokens|.*ppl)\Z", re.IGNORECASE)
+#: names that only language models log
+_LM_NAME = re.compile(
+    r"(?:.*[/_])?(?:bpb|bits_per_byte|mean_token_accuracy|token_accuracy|num_tokens|lm[_ -]?loss|reduced_train_loss)",
+    re.I,
+)
+_PERPLEXITY = re.compile(r"(?:.*[/_ ])?(?:ppl|perplexity)", re.I)
+_ACCURACY = re.compile(
+    r"(?:(?:train|eval|test)/)?(?:train_)?(?:accuracy|acc|top_?[15](?:_acc(?:uracy)?)?|error_rate)", re.I
+)
+#: metrics of tasks whose accuracy, if they log one, is not that of one label an example
+_OTHER_TASK = re.compile(r".*(?:bleu|rouge|wer|cer|map\d*|mean_average_precision|iou|percentage)(?:\b|_|\Z)", re.I)
+#: a perplexity belongs to the loss when it is exp(loss) within this factor, in the median record
+PERPLEXITY_FACTOR = 1.1
+PERPLEXITY_RECORDS = 64
 
 
 def objective_of(frame: Frame) -> str:
     """One of OBJECTIVES."""
+    return _declared(frame) or _from_names(frame) or ("density" if _often_negative(frame) else "unknown")
+
+
+def _declared(frame: Frame) -> str | None:
     declared = frame.facts.text("objective")
-    if declared:
-        if declared in OBJECTIVES:
-            return declared
-        for pattern, objective in _DECLARED:
-            if pattern.search(declared):
-                return objective
-    names = set(frame)
+    if not declared or declared in OBJECTIVES:
+        return declared or None
+    return next((objective for pattern, objective in _DECLARED if pattern.search(declared)), None)
+
+
+def _from_names(frame: Frame) -> str | None:
+    """What the names of the metrics say; None when they leave it open."""
+    own = {theirs.strip().lower() for ours, theirs in frame.original_names.items() if ours in frame}
+    names = {name.lower() for name in frame} | own
     if names & _PREFERENCE_NAMES:
         return "preference"
-    if names & _RL_NAMES:
+    if names & _RL_NAMES or any(map(_RL_TERM.match, names)):
         return "rl"
-    if {"loss/discriminator", "loss/generator"} <= names or _looks_adversarial(names):
+    if names & _GENERATOR and names & _DISCRIMINATOR:
         return "adversarial"
-    if _mostly_negative(frame):
-        return "density"
-    if "vocab_size" in frame.facts or any(map(_LM_NAMES.match, names)) or _declares_lm(frame):
+    if _is_lm(frame, names):
         return "lm"
-    if "num_classes" in frame.facts or any(map(_ACCURACY.match, names)):
-        return "classification" if _non_negative(frame) else "unknown"
-    return "unknown"
+    return "classification" if _is_classification(frame, names) else None
 
 
-def _looks_adversarial(names: set[str]) -> bool:
-    """CycleGAN and its kind: discriminator and generator terms by letter."""
-    lowered = {name.lower() for name in names}
-    return {"d_a", "g_a"} <= lowered or {"loss/scores/fake/mean", "loss/scores/real/mean"} <= lowered
+def _is_lm(frame: Frame, names: set[str]) -> bool:
+    """Whether the loss is the mean cross-entropy of tokens, in nats."""
+    if _is_perplexity_of(frame):
+        return True
+    if any(map(_PERPLEXITY.fullmatch, names)):
+        return False  # the loss is in bits, a sum, or has other terms
+    if any(map(_LM_NAME.fullmatch, names)):
+        return True
+    return (
+        "vocab_size" in frame.facts and "num_classes" not in frame.facts and not (_has_parts(frame) or _labels(names))
+    )
 
 
-def _declares_lm(frame: Frame) -> bool:
-    return any(_LM_ORIGINALS.match(name) for name in frame.original_names.values())
+def _is_perplexity_of(frame: Frame) -> bool:
+    """Whether a perplexity that is logged is exp(loss), of training or of evaluation."""
+    for name in frame:
+        if _PERPLEXITY.fullmatch(name):
+            loss = frame.get("eval/loss" if name.startswith("eval/") else "loss")
+            if loss is not None and _agree(loss, frame[name]):
+                return True
+    return False
 
 
-def _mostly_negative(frame: Frame) -> bool:
-    if "loss" not in frame:
+def _agree(loss: Series, perplexity: Series) -> bool:
+    mine, others = loss.align(perplexity)
+    x, y = loss.value[mine[:PERPLEXITY_RECORDS]], perplexity.value[others[:PERPLEXITY_RECORDS]]
+    both = np.isfinite(x) & np.isfinite(y) & (y > 0)
+    if not both.any():
         return False
-    loss = frame["loss"].finite.value
-    if not len(loss):
+    off = np.abs(np.log(y[both]) - x[both])
+    return float(np.partition(off, len(off) // 2)[len(off) // 2]) <= math.log(PERPLEXITY_FACTOR)
+
+
+def _is_classification(frame: Frame, names: set[str]) -> bool:
+    """Whether the loss is the mean cross-entropy of one label an example: it has no other parts and is not negative."""
+    declared = "num_classes" in frame.facts and "vocab_size" not in frame.facts
+    if _has_parts(frame) or not (declared or _labels(names)) or any(map(_OTHER_TASK.match, names)):
         return False
-    with np.errstate(over="ignore"):  # the middle of two numbers near the largest float
-        scale = float(np.median(np.abs(loss)))
-    return bool(scale > 0 and (loss < -0.1 * scale).mean() >= NEGATIVE_SHARE)
+    return "loss" not in frame or not bool((frame["loss"].finite.value < 0).any())
 
 
-def _non_negative(frame: Frame) -> bool:
-    return "loss" not in frame or not (frame["loss"].finite.value < 0).any()
+def _labels(names: set[str]) -> bool:
+    return any(map(_ACCURACY.fullmatch, names))
+
+
+def _has_parts(frame: Frame) -> bool:
+    return any(name.startswith("loss/") for name in frame)
+
+
+def _often_negative(frame: Frame) -> bool:
+    loss = frame["loss"].finite.value if "loss" in frame else np.zeros(0)
+    if not len(loss) or loss.min() >= 0:
+        return False
+    usual = float(np.partition(np.abs(loss), len(loss) // 2)[len(loss) // 2])
+    return float((loss < -CLEARLY * usual).mean()) >= NEGATIVE_SHARE
