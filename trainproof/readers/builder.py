@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,37 +19,80 @@ FACT_COLUMNS = frozenset(
 )
 #: dropped lines kept with their text of reason; the rest are only counted
 DROPPED_SHOWN = 20
+#: steps beyond this have differences that do not fit 64 bits
+LARGEST_STEP = 2**62
+
+
+class _Records(NamedTuple):
+    """Records of one and the same metrics: their numbers in the log, steps, lines and rows of values."""
+
+    numbers: list[int]
+    steps: list[int]
+    lines: list[int]
+    rows: list[tuple[float, ...]]
+
+
+class _Joined(NamedTuple):
+    """The steps and lines of several blocks, and how their points were put in the order of the log, if they had to be."""
+
+    steps: Ints
+    lines: Ints
+    order: Ints | None
 
 
 class FrameBuilder:
     """Collects points under the logger's own names; `build` renames, segments and freezes them into Frames.
 
     `line` is the source line from 1, or the record's number where a format has no lines: it is also the order of the log.
+    `mapping` is the user's: our name -> the logger's (`--map loss=my_loss` is {"loss": "my_loss"}).
     """
 
     def __init__(self, mapping: Mapping[str, str] | None = None) -> None:
-        self.mapping = dict(mapping or {})  # the user's names: logger's name -> ours (from --map ours=theirs)
+        self.mapping = dict(mapping or {})
         self.facts = Facts()
         self.ended = False
-        self._points: dict[str, tuple[list[int], list[float], list[int]]] = {}
+        self._count = 0
+        self._records: dict[tuple[str, ...], _Records] = {}
         self._blocks: dict[str, list[tuple[Ints, Floats, Ints]]] = {}
-        self._shared: dict[tuple[int, ...], Any] = {}
         self._dropped: list[Dropped] = []
         self._dropped_count = 0
         self._masked: set[str] = set()
         self._events: list[Event] = []
 
     def add(self, step: int, values: Mapping[str, float], line: int) -> None:
-        """One record. A value that was not logged is absent from `values`; a NaN in it means that the logger wrote NaN."""
-        for name, value in values.items():
-            steps, numbers, lines = self._points.setdefault(name, ([], [], []))
-            steps.append(step)
-            numbers.append(value)
-            lines.append(line)
+        """One record. A value that was not logged is absent from `values`; a NaN in it means that the logger wrote NaN.
+
+        A record whose step is out of bounds is dropped.
+        """
+        if not -LARGEST_STEP <= step <= LARGEST_STEP:
+            self.drop(line, "step out of bounds")
+            return
+        key = tuple(values)
+        records = self._records.get(key)
+        if records is None:
+            records = self._records[key] = _Records([], [], [], [])
+        self._count += 1
+        records.numbers.append(self._count)
+        records.steps.append(step)
+        records.lines.append(line)
+        records.rows.append(tuple(values.values()))
 
     def extend(self, name: str, steps: Ints, values: Floats, lines: Ints) -> None:
-        """Many points of one metric, three arrays of shape (n,), in the order of the log: for readers that work in columns."""
-        if len(values):
+        """Many points of one metric, three arrays of shape (n,), in the order of the log: for readers that work in columns.
+
+        The arrays are kept, not copied; metrics that were logged together may share their steps and lines. Points whose
+        step is out of bounds are dropped. Raises ValueError when the arrays are not equally long.
+        """
+        if not len(steps) == len(values) == len(lines):
+            raise ValueError(f"{name}: {len(steps)} steps, {len(values)} values, {len(lines)} lines; expected one each")
+        if not len(values):
+            return
+        if steps.min() < -LARGEST_STEP or steps.max() > LARGEST_STEP:
+            good = (steps >= -LARGEST_STEP) & (steps <= LARGEST_STEP)
+            for line in lines[~good].tolist():
+                self.drop(line, "step out of bounds")
+            self.extend(name, steps[good], values[good], lines[good])
+        else:
             self._blocks.setdefault(name, []).append((steps, values, lines))
 
     def drop(self, line: int, why: str) -> None:
@@ -71,19 +114,17 @@ class FrameBuilder:
         self.ended = True
 
     def build(self, source: Source, facts: Facts | None = None) -> list[Frame]:
-        """The runs of this log, usually one. `facts` are those given by the user; they win over what the log declares."""
-        raw = {theirs: self._series(theirs) for theirs in dict.fromkeys([*self._points, *self._blocks])}
-        declared = Facts(
-            {name: float(raw[name].value[0]) for name in list(raw) if _declares_fact(raw[name])}, "the log's records"
-        )
-        raw = {name: series for name, series in raw.items() if not _declares_fact(series)}
-        names = resolve(raw, self.mapping)
-        series = {ours: _renamed(raw[theirs], ours) for theirs, ours in names.items()}
-        known = (facts or Facts()).merged(self.facts).merged(declared)
+        """The runs of this log, usually one. `facts` are those given by the user; they win over what the log declares.
+
+        Raises UsageError when the user's mapping names a metric that the log does not have.
+        """
+        raw = self._all_series()
+        declared = {name: float(series.value[0]) for name, series in raw.items() if _declares_fact(series)}
+        names = resolve([name for name in raw if name not in declared], self.mapping)
         frame = Frame(
-            series,
+            {ours: _renamed(raw[theirs], ours) for theirs, ours in names.items()},
             source,
-            known,
+            (facts or Facts()).merged(self.facts).merged(Facts(declared, "the log's records")),
             dropped=tuple(self._dropped),
             dropped_count=self._dropped_count,
             masked=frozenset(names.get(name, name) for name in self._masked),
@@ -93,26 +134,53 @@ class FrameBuilder:
         )
         return [run.replace(objective=objective_of(run)) for run in split_runs(frame)]
 
-    def _series(self, name: str) -> Series:
-        """The points of one metric in the order of the log (not yet by step)."""
-        blocks = self._blocks.get(name, [])
-        if name in self._points:
-            steps, values, lines = self._points[name]
-            blocks = [*blocks, (np.array(steps, np.int64), np.array(values, np.float64), np.array(lines, np.int64))]
-        step, value, line = (self._joined([block[part] for block in blocks]) for part in range(3))
-        if len(blocks) > 1 and (np.diff(line) < 0).any():
-            order = np.argsort(line, kind="stable")
-            step, value, line = step[order], value[order], line[order]
-        return Series(name, step, value, line)
+    def _all_series(self) -> dict[str, Series]:
+        """Each metric's points in the order of the log, not yet by step."""
+        self._pour_records()
+        joined: dict[tuple[int, ...], _Joined] = {}
+        return {name: _series(name, blocks, joined) for name, blocks in self._blocks.items()}
 
-    def _joined(self, arrays: list[Any]) -> Any:
-        """The arrays as one; metrics that were logged together share their steps and lines here too."""
-        if len(arrays) == 1:
-            return arrays[0]
-        key = tuple(map(id, arrays))
-        if key not in self._shared:
-            self._shared[key] = np.concatenate(arrays)
-        return self._shared[key]
+    def _pour_records(self) -> None:
+        """Turn the added records into columns; metrics of the same records share their steps and lines."""
+        keys, groups = list(self._records), list(self._records.values())
+        self._records = {}
+        values: dict[str, list[float]] = {}
+        members: dict[str, list[int]] = {}
+        for i, (key, records) in enumerate(zip(keys, groups, strict=True)):
+            for name, column in zip(key, zip(*records.rows, strict=True), strict=True):
+                values.setdefault(name, []).extend(column)
+                members.setdefault(name, []).append(i)
+        shared: dict[tuple[int, ...], tuple[Ints, Ints, Ints]] = {}
+        for name, which in members.items():
+            key_of_groups = tuple(which)
+            if key_of_groups not in shared:
+                shared[key_of_groups] = _in_order([groups[i] for i in which])
+            steps, lines, order = shared[key_of_groups]
+            self.extend(name, steps, np.array(values.pop(name), np.float64)[order], lines)
+
+
+def _in_order(groups: list[_Records]) -> tuple[Ints, Ints, Ints]:
+    """The steps and lines of several groups of records in the order in which they were added, and that order."""
+    numbers = np.array([n for group in groups for n in group.numbers], np.int64)
+    order = np.argsort(numbers)
+    steps = np.array([step for group in groups for step in group.steps], np.int64)
+    lines = np.array([line for group in groups for line in group.lines], np.int64)
+    return steps[order], lines[order], order
+
+
+def _series(name: str, blocks: list[tuple[Ints, Floats, Ints]], joined: dict[tuple[int, ...], _Joined]) -> Series:
+    """The points of one metric in the order of the log. `joined` holds the steps and lines that other metrics share."""
+    if len(blocks) == 1:
+        return Series(name, *blocks[0])
+    steps, values, lines = zip(*blocks, strict=True)
+    key = (*map(id, steps), *map(id, lines))
+    if key not in joined:
+        step, line = np.concatenate(steps), np.concatenate(lines)
+        order = np.argsort(line, kind="stable") if (line[1:] < line[:-1]).any() else None
+        joined[key] = _Joined(step, line, None) if order is None else _Joined(step[order], line[order], order)
+    step, line, order = joined[key]
+    value = np.concatenate(values)
+    return Series(name, step, value if order is None else value[order], line)
 
 
 def _declares_fact(series: Series) -> bool:
