@@ -220,12 +220,13 @@ def _kinds(epoch: Series | None, main: Series, begins: Ints, usual: int) -> list
     """What each fall is: to where the run began is a run of its own, a line by itself is a stray, anything else a resume."""
     falls: list[_Fall] = []
     run = 0
+    step = main.step.tolist() if len(begins) else []
     bounds = [*begins.tolist(), len(main)]
     for at, end in zip(bounds[:-1], bounds[1:], strict=True):
         kind = "resume"
         if not _goes_on(main.step[at:end], usual):
             kind = "stray"
-        elif main.step[at] <= main.step[run] + usual and at - run >= RUN_MINIMUM and _epoch_falls(epoch, main, run, at):
+        elif step[at] - step[run] <= usual and at - run >= RUN_MINIMUM and _epoch_falls(epoch, main, run, at):
             kind, run = "run", at
         falls.append(_Fall(at, int(main.line[at]), kind))
     return falls
@@ -233,7 +234,7 @@ def _kinds(epoch: Series | None, main: Series, begins: Ints, usual: int) -> list
 
 def _goes_on(stretch: Ints, usual: int) -> bool:
     """Whether the second record of a stretch follows the first at a usual distance."""
-    return len(stretch) > 1 and int(stretch[1] - stretch[0]) < STRAY_TIMES * max(usual, _usual_distance(stretch))
+    return len(stretch) > 1 and int(stretch[1]) - int(stretch[0]) < STRAY_TIMES * max(usual, _usual_distance(stretch))
 
 
 def _epoch_falls(epoch: Series | None, main: Series, begin: int, fall: int) -> bool:

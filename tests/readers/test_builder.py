@@ -83,8 +83,8 @@ def test_blocks_and_records_of_the_same_points_share_their_steps() -> None:
         step = np.arange(start, start + 50)
         for name in ("loss", "lr"):
             out.extend(name, step, np.ones(50), step)
-    for step in range(100, 110):
-        out.add(step, {"a": 1.0, "b": 2.0}, step)
+    for number in range(100, 110):
+        out.add(number, {"a": 1.0, "b": 2.0}, number)
     frame = build(out)
     assert frame["loss"].step is frame["lr"].step
     assert frame["a"].line is frame["b"].line
