@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trainproof.frame import Event, Frame, Repair, Series, Source
@@ -251,6 +251,8 @@ def test_shuffled_lines_give_the_series_of_the_sorted_log(
 ) -> None:
     steps = [start + distance * i for i in range(n)]
     order = data.draw(st.permutations(range(n)))
+    falls = int((np.diff(order) < 0).sum())
+    assume(1 in np.diff(order) or falls > max(1, n / 10))  # 0, 2, 1, 3 may be a resume that logs at other steps
     tidy = log_of(steps, lr=[float(i) for i in range(n)])
     untidy = log_of([steps[i] for i in order], [tidy["loss"].value[i] for i in order], lr=[float(i) for i in order])
     run = only(untidy)

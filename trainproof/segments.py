@@ -176,7 +176,7 @@ def _falls(frame: Frame, main: Series, repeated: Bools) -> list[_Fall] | None:
     step = main.step[kept]
     at = np.flatnonzero(step[1:] < step[:-1]) + 1
     usual = _usual_distance(step)
-    if len(at) and (len(at) > CUTS_MOST or _fits_together(step, usual)):
+    if len(at) and (len(at) > CUTS_MOST or _fits_together(step)):
         return None
     falls = _kinds(frame.get("epoch"), main, _stretch_begins(main.step, repeated, kept[at]), usual)
     runs = sum(fall.kind == "run" for fall in falls)
@@ -185,9 +185,12 @@ def _falls(frame: Frame, main: Series, repeated: Bools) -> list[_Fall] | None:
     return sorted([*falls, *(_Fall(i, int(main.line[i]), "resume") for i in _exact_resumes(main.step, repeated))])
 
 
-def _fits_together(step: Ints, usual: int) -> bool:
-    """Whether the steps fill each other's gaps, none repeated: lines out of place, not a second pass over the same steps."""
-    return 2 * int(np.diff(np.sort(step)).min()) > usual
+def _fits_together(step: Ints) -> bool:
+    """Whether the steps fill each other's gaps, none nearer to another than they were logged: lines out of place, not a
+    second pass over the same steps."""
+    distance = np.diff(step)
+    rising = distance[distance > 0]
+    return len(rising) > 0 and int(np.diff(np.sort(step)).min()) >= int(rising.min())
 
 
 def _stretch_begins(step: Ints, repeated: Bools, falls: Ints) -> Ints:
@@ -304,7 +307,8 @@ def _one_run(run: Frame, main_name: str, falls: list[_Fall]) -> Frame:
     elif not resumes:
         repairs += _other_values(main.take(~repeated))
     resumed = [int(piece.step[0]) for piece in pieces[1:]]
-    series = _all_later_wins({name: _without_overlaps(points, main, resumes, resumed) for name, points in run.items()})
+    valid = {name: _without_overlaps(points, main, resumes, resumed) for name, points in run.items()}
+    series = _all_later_wins({name: points for name, points in valid.items() if len(points)})
     return run.replace(series=series, repairs=tuple(repairs), segments=_segments(series[main_name], resumed))
 
 
