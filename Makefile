@@ -8,7 +8,7 @@ DEV := $(VENV)/.dev-installed
 .PHONY: demo test check format lint types generated write-generated goldens calibrate bench test-frameworks clean
 
 demo: $(RUN)  ## judge a diverged run of the gallery and show the evidence
-	-$(BIN)/trainproof epoch examples/gallery/lr_hot/trainer_state.json
+	@$(BIN)/trainproof epoch examples/gallery/lr_hot/trainer_state.json; test $$? -eq 1  # a FAIL exits 1
 
 test: $(DEV)  ## install the development extras and run the tests
 	$(BIN)/python -m pytest -q

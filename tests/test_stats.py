@@ -113,10 +113,10 @@ def test_the_standard_error_of_a_trend_is_that_of_repeated_trends() -> None:
     assert np.median([s.se for s in seen]) == pytest.approx(spread, rel=0.15)
 
 
-def test_relative_noise_finds_sigma_under_a_trend() -> None:
+def test_the_noise_of_the_logarithm_is_sigma_under_a_trend() -> None:
     rng = np.random.default_rng(4)
     x = np.exp(-np.arange(5000) / 1000) * rng.lognormal(0, 0.2, 5000)
-    assert stats.relative_noise(x) == pytest.approx(0.2, rel=0.05)
+    assert stats.difference_noise(np.log(x)) == pytest.approx(0.2, rel=0.05)
 
 
 def test_noise_so_far_is_the_noise_of_the_prefix() -> None:

@@ -6,8 +6,6 @@ log-normal noise of 0.3, its evaluation loss the curve itself with a twentieth o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -89,9 +87,6 @@ def plateau(n: int, sigma: float, seed: int) -> Columns:
     run = healthy(n, sigma, seed)
     run["loss"] *= curve(n)[np.minimum(np.arange(n), n // 3)] / curve(n)
     return run
-
-
-Maker = Callable[[int, float, int], Columns]
 
 
 def as_frame(columns: Columns) -> Frame:

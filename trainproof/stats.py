@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -167,11 +168,18 @@ def block_medians(x: Floats, blocks: int = TREND_BLOCKS) -> Floats:
     return row_median(np.sort(x[len(x) - width * blocks :].reshape(blocks, width), axis=1))
 
 
+@lru_cache(maxsize=2 * TREND_BLOCKS)
+def _pairs(n: int) -> tuple[Ints, Ints]:
+    """The indices i < j of all pairs of n points: the same for every trend of a run, so they are made once."""
+    i, j = np.triu_indices(n, 1)
+    return i, j
+
+
 def theil_sen(t: Floats, y: Floats) -> float:
     """The median slope over all pairs (Sen 1968), in units of y per unit of t; 0 for fewer than 2 points."""
     if len(y) < 2:
         return 0.0
-    i, j = np.triu_indices(len(y), 1)
+    i, j = _pairs(len(y))
     return float(np.median((y[j] - y[i]) / (t[j] - t[i])))
 
 
@@ -180,7 +188,7 @@ def mann_kendall(y: Floats) -> float:
     n = len(y)
     if n < 3:
         return 0.0
-    i, j = np.triu_indices(n, 1)
+    i, j = _pairs(n)
     s = int(np.sign(y[j] - y[i]).sum())
     ties = np.unique(y, return_counts=True)[1]
     variance = (n * (n - 1) * (2 * n + 5) - int((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
@@ -209,18 +217,11 @@ def thinned(x: Floats, most: int = THINNED) -> Floats:
     return x[:: max(1, -(-len(x) // most))]
 
 
-def relative_noise(x: Floats) -> float:
-    """The robust standard deviation of log x about its local level, from successive differences; 0 for fewer than 2 values.
-
-    Differences of neighbours cancel the trend; their standard deviation is sqrt(2) times that of the noise (von Neumann 1941).
-    Non-positive values take no part.
-    """
-    positive = x[x > 0]
-    return difference_noise(np.log(positive))
-
-
 def difference_noise(x: Floats) -> float:
-    """The robust standard deviation of x about its local level, from successive differences; 0 for fewer than 2 values."""
+    """The robust standard deviation of x about its local level, from successive differences; 0 for fewer than 2 values.
+
+    Differences of neighbours cancel a trend; their standard deviation is sqrt(2) times that of the noise (von Neumann 1941).
+    """
     if len(x) < 2:
         return 0.0
     return STEP_TO_SIGMA * float(np.median(np.abs(thinned(np.diff(x)))))
@@ -265,12 +266,6 @@ def last_run(mask: Bools) -> tuple[int, int] | None:
         return None
     false = np.flatnonzero(~mask)
     return (int(false[-1]) + 1 if len(false) else 0), len(mask)
-
-
-def print_quantum(x: Floats) -> float:
-    """The smallest gap between two distinct values: how coarsely the logger prints; 0 when all are equal."""
-    gaps = np.diff(np.unique(x))
-    return float(gaps.min()) if len(gaps) else 0.0
 
 
 def is_running_mean(x: Floats) -> bool:

@@ -129,23 +129,15 @@ def _fired(loss: Series, level: Level, ratio: float, share: float, t: LossThresh
     rise = level.level - level.best
     gained = float(np.median(loss.value[:3])) - level.best
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        held = _held(rise - share * np.maximum(gained, 0.0), level.hold) >= 0
+        held = stats.trailing_minimum(rise - share * np.maximum(gained, 0.0), level.hold) >= 0
         if loss.value.min() > 0:
-            rise = _held(np.log(level.level / level.best), level.hold)
-            fired: stats.Bools = held & (rise >= np.log(ratio)) & (rise >= bar * _log_noise(loss)[level.at])
+            rise = stats.trailing_minimum(np.log(level.level / level.best), level.hold)
+            fired: stats.Bools = held & (rise >= np.log(ratio)) & (rise >= bar * loss.memo(_noise_of_log)[level.at])
             return fired
         noise = loss.memo(stats.noise_so_far)[level.at]
-        ratios = _held(np.where(level.best > 0, level.level / level.best, np.inf), level.hold)
-        risen: stats.Bools = _held(rise, level.hold) >= np.maximum(bar, t.diverged_noise_units) * noise
+        ratios = stats.trailing_minimum(np.where(level.best > 0, level.level / level.best, np.inf), level.hold)
+        risen: stats.Bools = stats.trailing_minimum(rise, level.hold) >= np.maximum(bar, t.diverged_noise_units) * noise
         return held & (ratios >= ratio) & risen
-
-
-def _held(x: stats.Floats, records: int) -> stats.Floats:
-    return stats.trailing_minimum(x, records)
-
-
-def _log_noise(loss: Series) -> stats.Floats:
-    return loss.memo(_noise_of_log)
 
 
 def _noise_of_log(x: stats.Floats) -> stats.Floats:
