@@ -105,6 +105,11 @@ class TestSpikes:
         level = [1.5] * 60 + [30.0] + [1.5] * 60
         assert run_rule("TP201", make_frame(loss=noisy(level))) == []
 
+    def test_batches_of_two_kinds_are_two_levels_and_no_spike(self) -> None:
+        rng = np.random.default_rng(1)
+        level = np.where(rng.random(800) < 0.3, 3.0, 1.1)
+        assert run_rule("TP201", make_frame(loss=list(level))) == []
+
     def test_a_single_record_beside_a_jump_of_the_gradient_norm_does(self) -> None:
         loss = noisy([1.5] * 60 + [30.0] + [1.5] * 60)
         grads = noisy([1.0] * 60 + [40.0] + [1.0] * 60)
