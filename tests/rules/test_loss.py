@@ -107,8 +107,8 @@ class TestSpikes:
 
     def test_batches_of_two_kinds_are_two_levels_and_no_spike(self) -> None:
         rng = np.random.default_rng(1)
-        level = np.where(rng.random(800) < 0.3, 3.0, 1.1)
-        assert run_rule("TP201", make_frame(loss=list(level))) == []
+        loss = np.where(rng.random(800) < 0.3, 3.0, 1.1 * rng.lognormal(0, 0.03, 800))
+        assert run_rule("TP201", make_frame(loss=loss)) == []
 
     def test_a_single_record_beside_a_jump_of_the_gradient_norm_does(self) -> None:
         loss = noisy([1.5] * 60 + [30.0] + [1.5] * 60)

@@ -62,6 +62,9 @@ class TestRewardCollapse:
     def test_less_of_it_warns(self) -> None:
         assert only("TP807", rl(reward=noisy(np.concatenate([self.RISE, np.full(60, 0.55)])))).severity is WARN
 
+    def test_a_fall_has_to_last(self) -> None:
+        assert run_rule("TP807", rl(reward=noisy(np.concatenate([self.RISE, np.full(15, 0.2)])))) == []
+
     def test_a_dip_that_came_back_is_silent(self) -> None:
         level = np.concatenate([self.RISE, np.full(30, 0.2), np.full(60, 1.0)])
         assert run_rule("TP807", rl(reward=noisy(level))) == []
