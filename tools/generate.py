@@ -1,4 +1,5 @@
-"""Rebuild the generated files, or check that they are what the code says: rule pages, EVIDENCE_MATRIX.md, the CLI reference.
+"""Rebuild the generated files, or check that they are what the code says: rule pages, EVIDENCE_MATRIX.md, the CLI reference, README's
+table of formats.
 
 python -m tools.generate --check
 python -m tools.generate --write
@@ -12,32 +13,47 @@ from pathlib import Path
 
 from tools.cli_reference import cli_reference
 from tools.evidence import evidence_matrix
+from trainproof.readers.base import READERS, reader_for
 from trainproof.report.rule_page import page, summary
-from trainproof.rules import all_rules
+from trainproof.rules import own_rules
 
 ROOT = Path(__file__).resolve().parent.parent
+#: what stands around README's table of formats
+FORMATS = ("<!-- formats: made from the readers by make write-generated -->", "<!-- /formats -->")
 
 
 def generated() -> Iterator[tuple[Path, str]]:
     """(path, content) of every generated file."""
-    for rule in all_rules().values():
+    for rule in own_rules().values():
         yield ROOT / rule.page, page(rule)
     yield ROOT / "rules" / "README.md", rule_index()
     yield ROOT / "EVIDENCE_MATRIX.md", evidence_matrix(ROOT / "examples" / "gallery")
     yield ROOT / "docs" / "cli.md", cli_reference()
+    yield ROOT / "README.md", with_formats((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
+def with_formats(readme: str) -> str:
+    """README with its table of formats as the readers describe themselves. Raises ValueError when it has no place for one."""
+    before, opening, rest = readme.partition(FORMATS[0])
+    _, closing, after = rest.partition(FORMATS[1])
+    if not closing:
+        raise ValueError(f"README.md lacks {FORMATS[0]} ... {FORMATS[1]}")
+    rows = [f"| `{reader.name}` | {reader.description} |" for reader in map(reader_for, READERS)]
+    table = "\n".join(["", "| format | what it reads |", "|---|---|", *rows, ""])
+    return before + opening + table + closing + after
 
 
 def rule_index() -> str:
     lines = ["# Rules", "", "Made by `make write-generated` from the rules' own docstrings and thresholds.", ""]
     lines += ["| code | name | at most | what it says |", "|---|---|---|---|"]
-    for rule in all_rules().values():
+    for rule in own_rules().values():
         lines.append(f"| [{rule.code}]({rule.code}.md) | {rule.name} | {rule.severity.value} | {summary(rule)} |")
     return "\n".join(lines) + "\n"
 
 
 def stale_pages() -> list[Path]:
     """Rule pages of rules that no longer exist."""
-    pages = {ROOT / rule.page for rule in all_rules().values()} | {ROOT / "rules" / "README.md"}
+    pages = {ROOT / rule.page for rule in own_rules().values()} | {ROOT / "rules" / "README.md"}
     return [path for path in sorted((ROOT / "rules").glob("*.md")) if path not in pages]
 
 

@@ -76,10 +76,16 @@ def main() -> None:
 
 
 def _run() -> int:
+    with warnings.catch_warnings():
+        warnings.showwarning = _warn
+        if not sys.warnoptions:  # numpy's remarks on infinities in a log are no news to whoever logged them
+            warnings.simplefilter("ignore", RuntimeWarning)
+        return _invoke()
+
+
+def _invoke() -> int:
     from trainproof.errors import TrainproofError
 
-    if not sys.warnoptions:  # numpy's remarks on infinities in a log are no news to whoever logged them
-        warnings.simplefilter("ignore", RuntimeWarning)
     try:
         with app.make_context("trainproof", sys.argv[1:]) as context:  # app.main would answer Ctrl-C with an empty line
             return int(app.invoke(context))
@@ -97,6 +103,13 @@ def _run() -> int:
         return _fail(
             f"internal error ({type(error).__name__}: {error}); please report it; run with TRAINPROOF_DEBUG=1 to see it"
         )
+
+
+def _warn(message: Warning | str, *where: Any, **more: Any) -> None:
+    """A warning is one line too, such as that a plug-in is broken."""
+    from trainproof.output import tell
+
+    tell(str(message))
 
 
 def _fail(message: str) -> int:

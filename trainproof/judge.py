@@ -11,6 +11,7 @@ from trainproof import __version__
 from trainproof.errors import UsageError
 from trainproof.folding import fold_related
 from trainproof.frame import Frame, Source
+from trainproof.plugins import described
 from trainproof.rules import all_rules
 from trainproof.rules.registry import CannotTell, Rule, Sighting
 from trainproof.thresholds import Thresholds
@@ -85,6 +86,11 @@ def judge_run(frame: Frame, settings: Settings = DEFAULTS) -> RunReport:
         except CannotTell as reason:
             skipped[rule.code] = str(reason)
             continue
+        except Exception as error:
+            if not rule.plugin:
+                raise
+            skipped[rule.code] = f"{rule.plugin} failed: {described(error)}"
+            continue
         checked.append(rule.code)
         judged = judged or rule.family in JUDGING_FAMILIES or rule.code in JUDGING_RULES
         findings += [_finding(rule, s) for s in sightings]
@@ -103,7 +109,7 @@ def _run_rule(rule: Rule, frame: Frame, settings: Settings) -> Iterator[Sighting
     missing = [name for name in rule.facts if name not in frame.facts]
     if missing:
         raise CannotTell(f"not declared: {', '.join(missing)} (give it with --fact)")
-    thresholds = getattr(settings.thresholds, rule.family)
+    thresholds = getattr(settings.thresholds, rule.family, rule.thresholds)
     reasons: list[str] = []
     ran = False
     for view in _views(rule, frame):

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from trainproof import plugins
 from trainproof.errors import FormatError, UsageError
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.source import LogInput
 
-#: format name -> "module:class", in the order in which they are asked, and in which equal sniffing scores are decided
+
+class Entry(NamedTuple):
+    """Where a reader is ("module:class"), and texts of which at least one is in the head of every log that it recognises.
+
+    Without one of its marks in it, a log does not even lead to the reader's import.
+    """
+
+    where: str
+    marks: tuple[bytes, ...] = (b"",)
+
+
+#: format name -> reader, in the order in which they are asked, and in which equal sniffing scores are decided
 READERS = {
-    "hf": "trainproof.readers.hf:HFReader",
-    "jsonl": "trainproof.readers.jsonl:JSONLReader",
-    "tensorboard": "trainproof.readers.tensorboard:TensorBoardReader",
-    "coqui": "trainproof.readers.coqui:CoquiReader",
-    "csv": "trainproof.readers.delimited:DelimitedReader",
+    "hf": Entry("trainproof.readers.hf:HFReader", (b"{",)),
+    "jsonl": Entry("trainproof.readers.jsonl:JSONLReader", (b"{",)),
+    "tensorboard": Entry("trainproof.readers.tensorboard:TensorBoardReader"),
+    "coqui": Entry("trainproof.readers.coqui:CoquiReader", (b"| > ",)),
+    "csv": Entry("trainproof.readers.delimited:DelimitedReader"),
 }
 #: a reader this sure is not in doubt; those after it need not even be imported
 SURE = 0.8
@@ -37,17 +51,64 @@ class Reader(Protocol):
 
 def reader_for(name: str) -> Reader:
     """The reader called `name`. Raises UsageError for an unknown one."""
-    if name not in READERS:
-        raise UsageError(f"unknown format {name!r}; known: {', '.join(READERS)}")
-    module, _, attribute = READERS[name].partition(":")
+    if name in READERS:
+        return _own(name)
+    others = plugin_readers()
+    if name not in others:
+        raise UsageError(f"unknown format {name!r}; known: {', '.join([*READERS, *others])}")
+    return others[name]
+
+
+def _own(name: str) -> Reader:
+    module, _, attribute = READERS[name].where.partition(":")
     reader: Reader = getattr(import_module(module), attribute)()
     return reader
 
 
+@cache
+def plugin_readers() -> dict[str, Reader]:
+    """The readers of other packages by name; one that takes the name of another is left out."""
+    found: dict[str, Reader] = {}
+    for plugin in plugins.plugins(plugins.READERS):
+        try:
+            reader = _PluginReader(plugin, plugin.load()())
+            if reader.name in READERS or reader.name in found:
+                raise ValueError(f"there is a reader called {reader.name!r} already")
+            found[reader.name] = reader
+        except (Exception, SystemExit) as error:
+            plugins.broken(plugin, error)
+    return found
+
+
+class _PluginReader:
+    """A reader of another package: what it raises is its own fault and told as such."""
+
+    def __init__(self, plugin: plugins.Plugin, reader: Reader) -> None:
+        self._plugin, self._reader = plugin, reader
+        self.name, self.description = str(reader.name), str(reader.description)
+        if not callable(reader.sniff) or not callable(reader.read):
+            raise TypeError("its sniff and read are no methods")
+
+    def sniff(self, head: bytes) -> float:
+        try:
+            return float(self._reader.sniff(head))
+        except Exception as error:
+            plugins.broken(self._plugin, error)
+            return 0.0
+
+    def read(self, log: LogInput, out: FrameBuilder) -> None:
+        try:
+            self._reader.read(log, out)
+        except (FormatError, OSError):
+            raise
+        except Exception as error:
+            raise FormatError(f"{log.path}: {self._plugin} failed: {plugins.described(error)}") from None
+
+
 def sniff(head: bytes) -> Reader | None:
-    """The reader that claims `head` most surely, or None when none does."""
+    """The reader that claims `head` most surely, or None when none does. Plug-ins are asked where no reader is sure."""
     best, best_score = None, 0.0
-    for reader in map(reader_for, READERS):
+    for reader in _candidates(head):
         score = reader.sniff(head)
         if score > best_score:
             best, best_score = reader, score
@@ -56,11 +117,20 @@ def sniff(head: bytes) -> Reader | None:
     return best
 
 
+def _candidates(head: bytes) -> Iterator[Reader]:
+    """The readers whose marks are in `head`, then those of other packages."""
+    for name, entry in READERS.items():
+        if any(mark in head for mark in entry.marks):
+            yield _own(name)
+    yield from plugin_readers().values()
+
+
 def recognise(log: LogInput) -> Reader:
     """The reader that claims `log`. Raises FormatError when none does."""
     reader = sniff(log.head)
     if reader is None:
+        known = ", ".join([*READERS, *plugin_readers()])
         raise FormatError(
-            f"{log.path}: not a training log in a known format ({', '.join(READERS)}); name it with --format if it is one"
+            f"{log.path}: not a training log in a known format ({known}); name it with --format if it is one"
         )
     return reader

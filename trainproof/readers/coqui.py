@@ -25,7 +25,7 @@ _WHERE = "the log"
 
 class CoquiReader:
     name = "coqui"
-    description = "Coqui Trainer: trainer_0_log.txt"
+    description = "Coqui Trainer: `trainer_0_log.txt`"
 
     def sniff(self, head: bytes) -> float:
         """Values below a heading of a step or of an evaluation."""

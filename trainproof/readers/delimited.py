@@ -30,7 +30,7 @@ LEARNED_ROWS = 100
 
 class DelimitedReader:
     name = "csv"
-    description = "CSV or TSV with a header: Lightning, Keras, ultralytics, W&B exports and others"
+    description = "CSV, TSV and their kin with a header that names steps or metrics"
 
     def sniff(self, head: bytes) -> float:
         """A header that names steps or metrics, and rows below it that have numbers in those columns."""

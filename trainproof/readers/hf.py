@@ -35,7 +35,7 @@ SNIFFED_RECORDS = 20
 
 class HFReader:
     name = "hf"
-    description = "Hugging Face Trainer: trainer_state.json"
+    description = "Hugging Face Trainer and TRL: `trainer_state.json`, every version, and a bare list of its records"
 
     def sniff(self, head: bytes) -> float:
         if head.lstrip().startswith(b"{") and _HISTORY.search(head):

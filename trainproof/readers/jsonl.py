@@ -21,7 +21,7 @@ SNIFFED_LINES = 40
 
 class JSONLReader:
     name = "jsonl"
-    description = "JSONL: one JSON object a line"
+    description = "JSONL: one JSON object a line, nested ones too, under any names"
 
     def sniff(self, head: bytes) -> float:
         """Several lines that are training records; a single one must have both a step and a metric."""

@@ -41,7 +41,7 @@ FREE_SHAPES, EVENTS_A_SHAPE = 16, 4
 
 class TensorBoardReader:
     name = "tensorboard"
-    description = "TensorBoard: *.tfevents.* files, several a run"
+    description = "TensorBoard: event files (`*.tfevents.*`), from the wire format; several in one folder are one run"
 
     def __init__(self) -> None:
         self._run: _Run | None = None

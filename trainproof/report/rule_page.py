@@ -36,7 +36,7 @@ def summary(rule: Rule) -> str:
 
 
 def page(rule: Rule) -> str:
-    """The page as Markdown. Raises ValueError when the docstring lacks a section."""
+    """The page as Markdown. Raises ValueError when the docstring of a rule of ours lacks a section."""
     told = sections(rule)
     lines = [f"# {rule.code} {rule.name}", "", summary(rule), ""]
     lines += [
@@ -45,19 +45,19 @@ def page(rule: Rule) -> str:
     ]
     lines += [f"- Objectives: {'all' if rule.objectives == EVERY else ', '.join(sorted(rule.objectives))}"]
     lines += [f"- A live guardian may stop a run on it: {'yes' if rule.stops else 'no'}", ""]
-    for title in SECTIONS:
-        lines += [f"## {title}", "", *_paragraph(told[title]), ""]
+    for title, body in told.items():
+        lines += [f"## {title}", "", *_paragraph(body), ""]
     lines += ["## Thresholds", "", *_thresholds(rule), ""]
     return "\n".join(lines)
 
 
 def sections(rule: Rule) -> dict[str, str]:
-    """The docstring's sections by title. Raises ValueError when one is missing or empty."""
+    """The docstring's sections by title. Raises ValueError when a rule of ours lacks one."""
     text = inspect.cleandoc(rule.check.__doc__ or "")
     parts = re.split(rf"^({'|'.join(SECTIONS)})\n", text, flags=re.MULTILINE)
     told = {title: " ".join(body.split()) for title, body in zip(parts[1::2], parts[2::2], strict=True)}
     missing = [title for title in SECTIONS if not told.get(title)]
-    if missing:
+    if missing and not rule.plugin:
         raise ValueError(f"{rule.code}: its docstring lacks {', '.join(missing)}")
     return told
 
@@ -73,12 +73,13 @@ def _paragraph(text: str) -> list[str]:
 
 def _thresholds(rule: Rule) -> list[str]:
     """The thresholds of the rule, with their defaults and what stands beside them in `thresholds.py`."""
-    group = get_type_hints(threshold_module.Thresholds)[rule.family]
+    group = get_type_hints(threshold_module.Thresholds).get(rule.family, rule.thresholds and type(rule.thresholds))
+    prefix = "" if rule.plugin else f"{rule.family}."
     heading: list[str] = []
     fields: list[str] = []
-    for codes, told in _threshold_lines(inspect.getsource(group)):
-        if rule.code in codes and told:
-            (fields if told.startswith("- ") else heading).append(told.replace("- `", f"- `{rule.family}.", 1))
+    for codes, told in _threshold_lines(inspect.getsource(group)) if group else ():
+        if (rule.code in codes or rule.plugin) and told:
+            (fields if told.startswith("- ") else heading).append(told.replace("- `", f"- `{prefix}", 1))
     if not fields:
         return ["None beside the definition itself."]
     return [*_paragraph(" ".join(heading)), "", *fields] if heading else fields

@@ -151,7 +151,8 @@ def _finding(finding: Finding, line: str, pen: _Pen) -> Iterator[str]:
     for other in finding.related:
         seen = f"{other.severity.value} {other.rule} {other.name}, {span(other.first_step, other.last_step)}"
         yield from pen.labelled("with it", seen)
-    yield from pen.labelled("page", f"{finding.page}, or: trainproof rule {finding.rule}")
+    page = f"{finding.page}, or: " if finding.page else ""
+    yield from pen.labelled("page", f"{page}trainproof rule {finding.rule}")
 
 
 def _limits(finding: Finding) -> str:

@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 
+from trainproof import plugins
 from trainproof.rules.registry import FAMILIES, RULES, Rule
 
 
 def all_rules() -> dict[str, Rule]:
-    """Every rule by code, in order of code."""
+    """Every rule by code, in order of code; those of other packages come after ours."""
+    return {**own_rules(), **_plugin_rules()}
+
+
+@cache
+def own_rules() -> dict[str, Rule]:
+    """The rules of this package."""
     for family in FAMILIES.values():
         import_module(f"trainproof.rules.{family}")
-    return dict(sorted(RULES.items()))
+    return {code: RULES[code] for code in sorted(RULES) if not RULES[code].plugin}
+
+
+@cache
+def _plugin_rules() -> dict[str, Rule]:
+    """The rules that other packages register when their entry points are loaded; all or none of each plug-in's."""
+    found: dict[str, Rule] = {}
+    own = set(own_rules())
+    for plugin in plugins.plugins(plugins.RULES):
+        try:
+            plugin.load()
+            fresh = {code: rule for code, rule in RULES.items() if code not in own and code not in found}
+            reserved = [code for code in fresh if code.startswith("TP")]
+            if reserved:
+                raise ValueError(f"{reserved[0]}: codes that begin with TP are trainproof's own")
+        except (Exception, SystemExit) as error:
+            plugins.broken(plugin, error)
+            _forget(set(RULES) - own - set(found))
+        else:
+            found.update({code: rule._replace(plugin=str(plugin)) for code, rule in fresh.items()})
+    return dict(sorted(found.items()))
+
+
+def _forget(codes: set[str]) -> None:
+    for code in codes:
+        del RULES[code]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -26,6 +27,11 @@ FAMILIES = {
     "TP5": "evaluation",
     "TP8": "preference",
 }
+
+
+#: the family of the rules of other packages, whose codes begin otherwise
+PLUGIN_FAMILY = "plugin"
+_CODE = re.compile(r"[A-Z]{2,8}\d{3}")
 
 
 class CannotTell(Exception):
@@ -64,6 +70,8 @@ class Rule(NamedTuple):
     fix: str
     check: Check
     page: str
+    thresholds: Any = None  # those of a rule of another package; the others have their family's
+    plugin: str = ""  # which plug-in it is of
 
 
 RULES: dict[str, Rule] = {}
@@ -81,21 +89,24 @@ def rule(
     stops: bool = False,
     whole_run: bool = False,
     fix: str,
+    thresholds: Any = None,
 ) -> Callable[[Check], Check]:
     """Register a rule.
 
     severity: the highest it may give. needs, facts: metrics and declared facts without which it is skipped. min_records: of the
     first metric it needs (of the run, when it needs none). stops: the guardian may stop a run on its FAIL. whole_run: it looks
-    across restarts; every other rule is asked about each segment by itself. fix: what to try, one sentence or two.
+    across restarts; every other rule is asked about each segment by itself. fix: what to try, one sentence or two. thresholds: what
+    the rule of another package is given; its code has a prefix of its own (two to eight capitals and three digits). Raises ValueError
+    for a code that is taken or malformed.
     """
 
     def register(check: Check) -> Check:
-        if code in RULES:
-            raise ValueError(f"{code} is registered twice")
+        if code in RULES or not _CODE.fullmatch(code):
+            raise ValueError(f"{code} is {'registered twice' if code in RULES else 'no code such as ACME101'}")
         RULES[code] = Rule(
             code,
             name,
-            FAMILIES[code[:3]],
+            FAMILIES.get(code[:3], PLUGIN_FAMILY),
             severity,
             tuple(needs),
             tuple(facts),
@@ -105,7 +116,8 @@ def rule(
             whole_run,
             fix,
             check,
-            f"rules/{code}.md",
+            f"rules/{code}.md" if code[:3] in FAMILIES else "",
+            thresholds,
         )
         return check
 
