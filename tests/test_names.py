@@ -115,7 +115,7 @@ from trainproof.names import ALIASES, EPOCH_NAMES, STEP_NAMES, higher_is_better,
             id="stable-baselines3",
         ),
         pytest.param(
-            {"reward": "reward", "rewards/margins": "rewards/margins", "completions/clipped_ratio": "clip_ratio"},
+            {"reward": "reward", "rewards/margins": "rewards/margins", "completions/clipped_ratio": "truncated_ratio"},
             id="TRL",
         ),
         pytest.param({"valid_action": "valid_action", "valid_loss": "eval/loss", "valid_acc": "eval/acc"}, id="valid_"),

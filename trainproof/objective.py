@@ -32,7 +32,7 @@ _DECLARED = (
 _PREFERENCE_NAMES = frozenset(
     {"rewards/chosen", "rewards/rejected", "rewards/margins", "rewards/accuracies", "logps/chosen", "margin"}
 )
-_RL_NAMES = frozenset({"reward", "reward_std", "frac_reward_zero_std", "clip_ratio"})
+_RL_NAMES = frozenset({"reward", "reward_std", "frac_reward_zero_std", "clip_ratio", "truncated_ratio"})
 _RL_TERM = re.compile(r".*(?:policy_gradient|policy_loss|loss/policy(?:_avg)?\Z|pol_surr|ep_rew_mean)")
 _GENERATOR = frozenset({"loss/generator", "loss/g_a", "loss/g_gan"})
 _DISCRIMINATOR = frozenset(

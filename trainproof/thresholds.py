@@ -354,12 +354,91 @@ class EvaluationThresholds(msgspec.Struct, frozen=True):
 class PreferenceThresholds(msgspec.Struct, frozen=True):
     """Family TP8."""
 
+    # TP801 preference-init-off. Source: ln 2 = 0.693 is the loss of sigmoid DPO where policy and reference agree.
+    init_near: float = 0.10  # relative distance from ln 2 of a first record of one step
+    init_margin: float = 0.1  # |margin| of that record
+    init_range: tuple[float, float] = (0.5, 0.7625)  # nats, a first record averaged over several steps
+    init_margin_averaged: float = 1.0  # |margin| of that record
+    init_steps: int = 50  # a first record after more steps shows training, not the start
+
+    # TP802 chosen-reward-falling. Source: reasoned; published healthy runs end between -0.3 and -3.
+    chosen_min_records: int = 30
+    chosen_level: float = -1.0  # last chosen reward (scaled by beta), INFO
+    chosen_level_warn: float = -5.0
+    chosen_z: float = -3.0  # Mann-Kendall Z
+    chosen_accuracy: float = 0.9  # median of the last 5
+
+    # TP803 preference-saturated. Source: a public run with margins of 13 to 23 and a loss of 0 before half an epoch.
+    saturated_min_records: int = 10
+    saturated_loss: float = 1e-3  # nats, median of 5
+    saturated_margin: float = 5.0  # median of 5, where no accuracy is logged
+    saturated_epoch: float = 0.5  # epochs, or share of the planned steps
+
+    # TP805 kl-out-of-range. Source: trl warns below -1; the rest reasoned.
+    kl_min_records: int = 25
+    kl_negative: float = -10.0  # nats, median of 5, FAIL
+    kl_negative_warn: float = -1.0
+    kl_grace: int = 50  # records
+    kl_times: float = 10.0  # the median of the 64 records before, WARN
+    kl_scales: float = 5.0  # scales S above that median
+    kl_least: float = 0.5  # nats
+    kl_high: float = 10.0  # nats, with a reward not above its start, FAIL
+    kl_records: int = 20  # records that this has to hold
+
+    # TP808 policy-step-too-large. Source: trl skips a batch above a ratio of 10; a clipped half is reasoned.
+    clip_min_records: int = 25
+    clip_share: float = 0.5  # of the tokens, median of 5
+    clip_ratio: float = 10.0  # probability ratio, median of 5
+    clip_records: int = 20
+
+    # TP809 entropy-collapse. Source: reasoned.
+    entropy_min_records: int = 30
+    entropy_first: int = 10  # records whose median is the start
+    entropy_share: float = 0.10  # of the start
+    entropy_floor: float = 0.02  # nats, for a start above twice that
+    entropy_times: float = 2.0  # the start, and above ...
+    entropy_high: float = 1.0  # ... nats
+    entropy_records: int = 20
+
+    # TP810 reward-never-rises. Source: a public run of 10,657 episodes without a trend.
+    still_min_records: int = 300
+    still_gain: float = 0.25  # robust standard deviations of the rewards
+    still_z: float = 1.96  # Mann-Kendall Z
+    still_spread: float = 0.20  # of the level
+    still_values: int = 5  # different values
+    still_blocks: int = 20  # stretches of the run, none of which stands above the first by more than the spread
+
+    # TP811 adversarial-imbalance. Source: reasoned; 2 ln 2 and 0.5 are legitimate optima unless constant.
+    adversarial_min_records: int = 50
+    adversarial_zero: float = 1e-3  # |loss|
+    adversarial_share: float = 0.9  # of the last 50 records
+    adversarial_digits: int = 4  # significant digits of a constant
+
+    # TP812 alignment-not-learned. Source: reasoned (attention of speech models locks on within the first thousands of steps).
+    alignment_min_records: int = 100
+    alignment_share: float = 0.10  # of the start, improvement
+    alignment_loss: float = 0.10  # fall of the loss meanwhile
+    alignment_z: float = -3.0  # Mann-Kendall Z of a clear improvement
+
+    # TP813 truncated-completions. Source: two public runs at 0.91 and 1.0.
+    truncated_share: float = 0.9  # of the completions, median
+    truncated_records: int = 10
+
+    # TP814 length-without-reward. Source: reasoned.
+    length_min_records: int = 60
+    length_times: float = 2.0  # the first tenth's median
+    length_z: float = 4.0  # Mann-Kendall Z
+    length_reward_z: float = 1.96  # Z below which the reward does not rise
+
     # TP804 no-advantage-signal. Source: a public run with an all-equal group in 84 of 100 records.
     signal_share: float = 0.9  # of the groups
     signal_window: int = 20  # records
     signal_records: int = 10  # of these
     signal_rises: float = 3.0  # Mann-Kendall Z of a reward that rises all the same
     signal_dead: int = 50  # records without any movement: FAIL
+    floor_min_records: int = 50  # where only the reward is logged
+    floor_window: int = 100  # records
+    floor_share: float = 0.75  # of them at the lowest reward so far
 
     # TP807 reward-collapse. Source: public episode logs.
     collapse_min_records: int = 40

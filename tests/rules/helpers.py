@@ -11,8 +11,9 @@ from trainproof.facts import Facts, FactValue
 from trainproof.frame import Event, Floats, Frame, Repair, Segment, Series
 from trainproof.judge import DEFAULTS, Settings, _run_rule
 from trainproof.rules import all_rules
-from trainproof.rules.registry import Sighting
-from trainproof.verdict import Severity
+from trainproof.rules.registry import CannotTell, Sighting
+from trainproof.stats import schedule
+from trainproof.verdict import SEVERITY_RANK, Severity
 
 
 def make_series(name: str, values: Any, steps: Sequence[int] | None = None) -> Series:
@@ -91,3 +92,24 @@ def healthy_frame(
     grad_norm = np.exp(0.3 * (rng.standard_t(3, n) if heavy_tails else rng.standard_normal(n)))
     facts = {"total_steps": n, **more.pop("facts", {})}
     return make_frame(loss=loss, lr=learning_rate(n, schedule), grad_norm=grad_norm, facts=facts, **more)
+
+
+def says_so_live(code: str, frame: Frame, scheduled: bool = False) -> Sighting:
+    """The one sighting of the rule, after checking that a reader of the log so far says it at that step and not before.
+
+    Before is the step before, or with `scheduled` the judging point before: trends are judged at those and at the end of a log.
+    """
+    whole = only(code, frame)
+    [live] = run_rule(code, frame.between(0, whole.flagged_step))
+    assert (live.severity, live.flagged_step) == (whole.severity, whole.flagged_step)
+    before = whole.flagged_step - 1
+    if scheduled:
+        assert frame.main is not None
+        counts = schedule(int(np.searchsorted(frame.main.step, before, side="right")))
+        before = int(frame.main.step[counts[-2] - 1]) if len(counts) > 1 else before
+    try:
+        said = run_rule(code, frame.between(0, before))
+    except CannotTell:
+        return whole
+    assert not [seen for seen in said if SEVERITY_RANK[seen.severity] >= SEVERITY_RANK[whole.severity]]
+    return whole

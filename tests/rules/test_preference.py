@@ -1,4 +1,4 @@
-"""Family TP8's two rules on made rewards."""
+"""Family TP8: rewards. The rest of the family is in test_preference_training."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.rules.helpers import make_frame, only, run_rule
+from tests.rules.helpers import make_frame, only, run_rule, says_so_live
 from trainproof.frame import Frame
 from trainproof.judge import judge_run
 from trainproof.rules.registry import CannotTell
@@ -46,7 +46,18 @@ class TestNoAdvantageSignal:
 
     def test_without_either_metric_it_is_skipped(self) -> None:
         with pytest.raises(CannotTell, match="reward_std"):
-            run_rule("TP804", rl(reward=[0.5] * 60))
+            run_rule("TP804", rl(kl=[0.5] * 60))
+
+    def test_a_reward_alone_that_is_nearly_always_the_lowest_warns(self) -> None:
+        rng = np.random.default_rng(1)
+        seen = says_so_live("TP804", rl(reward=np.where(rng.random(150) < 0.15, 0.0625, 0.0)))
+        assert (seen.severity, seen.flagged_step) == (WARN, 50)
+
+    def test_a_sparse_reward_that_was_found_is_silent(self) -> None:
+        assert run_rule("TP804", rl(reward=np.append(np.full(80, -200.0), np.linspace(-200, -110, 80)))) == []
+
+    def test_a_solved_task_is_silent(self) -> None:
+        assert run_rule("TP804", rl(reward=np.append(np.linspace(0, 1, 40), np.ones(200)))) == []
 
 
 class TestRewardCollapse:
@@ -71,6 +82,29 @@ class TestRewardCollapse:
 
     def test_noise_without_any_gain_is_silent(self) -> None:
         assert run_rule("TP807", rl(reward=noisy(np.zeros(300), 1.0))) == []
+
+
+class TestRewardNeverRises:
+    def test_episodes_without_a_trend_warn(self) -> None:
+        rewards = 700 + 300 * np.random.default_rng(0).standard_normal(4000)
+        assert says_so_live("TP810", rl(reward=rewards), scheduled=True).severity is WARN
+
+    @pytest.mark.parametrize(
+        ("level", "spread"),
+        [
+            pytest.param(np.linspace(700, 1500, 2000), 300, id="rises"),
+            pytest.param(np.full(2000, 90.0), 2, id="was good from the start"),
+            pytest.param(np.linspace(700, 200, 2000), 300, id="falls, which is another rule's"),
+            pytest.param(
+                np.concatenate([np.linspace(0, 2000, 1000), np.linspace(2000, 0, 1000)]), 300, id="rose and fell"
+            ),
+        ],
+    )
+    def test_others_are_silent(self, level: Any, spread: float) -> None:
+        assert run_rule("TP810", rl(reward=level + spread * np.random.default_rng(0).standard_normal(2000))) == []
+
+    def test_games_won_or_lost_stand_still_by_construction(self) -> None:
+        assert run_rule("TP810", rl(reward=np.sign(np.random.default_rng(0).standard_normal(2000)))) == []
 
 
 def test_a_log_of_rewards_alone_is_judged() -> None:

@@ -1,4 +1,4 @@
-"""Families TP0, TP1, TP3 and TP4 as a whole: quiet on healthy noise, never crashing, and causal."""
+"""Families TP0, TP1, TP3, TP4 and TP6 to TP9 as a whole: quiet on healthy noise, never crashing, and causal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainproof.rules import all_rules
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.verdict import Severity
 
-CODES = [code for code in all_rules() if code.startswith(("TP0", "TP1", "TP3", "TP4"))]
+CODES = [code for code in all_rules() if code.startswith(("TP0", "TP1", "TP3", "TP4", "TP6", "TP7", "TP8", "TP9"))]
 
 
 def sightings(frame: Frame) -> list[tuple[str, Sighting]]:
@@ -82,6 +82,18 @@ NAMES = [
     "epoch",
     "eval/loss",
     "eval/wer",
+    "reward",
+    "reward_std",
+    "entropy",
+    "clip_ratio",
+    "truncated_ratio",
+    "completion_length",
+    "align_error",
+    "rewards/chosen",
+    "rewards/margins",
+    "rewards/accuracies",
+    "loss/discriminator",
+    "loss/generator",
 ]
 FACTS: dict[str, Any] = {
     "total_steps": st.integers(-1, 200),
@@ -104,7 +116,9 @@ def frames(draw: st.DrawFn) -> Frame:
         steps = np.cumsum(draw(st.lists(st.integers(0, 50), min_size=len(values), max_size=len(values))))
         series[name] = (steps, values)
     facts = draw(st.fixed_dictionaries({}, optional=FACTS))
-    return make_frame(series, facts=facts, objective=draw(st.sampled_from(["lm", "rl", "unknown", "adversarial"])))
+    return make_frame(
+        series, facts=facts, objective=draw(st.sampled_from(["lm", "rl", "unknown", "adversarial", "preference"]))
+    )
 
 
 @settings(max_examples=300, deadline=None)

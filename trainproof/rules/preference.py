@@ -1,144 +1,203 @@
-"""Family TP8, its first two rules: rewards. A log that knows only rewards can be judged by them."""
+"""Family TP8: preference training here; rewards, policies, completions, adversaries and alignments in modules of their own."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from trainproof import stats
 from trainproof.frame import Frame
-from trainproof.rules.registry import FAIL, INFO, WARN, CannotTell, Sighting, rule, sighting
+from trainproof.rules import adversarial, completions, policy, rewards  # noqa: F401  registers TP804 to TP814
+from trainproof.rules.registry import FAIL, INFO, WARN, CannotTell, Sighting, evidence, rule, sighting
+from trainproof.rules.states import at_steps, finite
 from trainproof.thresholds import PreferenceThresholds
+from trainproof.verdict import Evidence, Severity
 
-REWARD = frozenset({"rl"})
-#: share of groups whose answers all scored the same, as trainers log it
-ZERO_STD = ("frac_reward_zero_std", "zero_std_ratio")
+PREFERENCE = frozenset({"preference"})
+#: declared losses whose first value is ln 2
+SIGMOID = ("sigmoid", "dpo", "['sigmoid']")
+#: metrics of preference losses that have no reference model, or other terms
+OTHER_LOSSES = ("nll_loss", "loss/nll", "sft_loss", "loss/sft", "odds_ratio_loss", "loss/odds_ratio", "log_odds_ratio")
 
 
 @rule(
-    "TP804",
-    "no-advantage-signal",
+    "TP801",
+    "preference-init-off",
     severity=FAIL,
-    objectives=REWARD,
-    fix="Use prompts of mixed difficulty, a reward with more levels, or larger groups: equal rewards give no gradient.",
+    needs=("loss",),
+    objectives=PREFERENCE,
+    whole_run=True,
+    fix="Check that the reference model is the policy before training (same weights, adapters off, no dropout), and the chat template.",
 )
-def no_advantage_signal(frame: Frame, t: PreferenceThresholds) -> Iterator[Sighting]:
-    """Nearly every group of answers scored the same: there is nothing to prefer.
+def preference_init_off(frame: Frame, t: PreferenceThresholds) -> Iterator[Sighting]:
+    """The first preference loss is not ln 2: policy and reference do not start alike.
 
     What it does
-    Follows the share of groups without spread in their rewards, or the spread itself.
+    Compares the first logged loss and margin with those of two equal models: ln 2 and 0.
 
     Why it matters
-    Group-relative advantages of equal rewards are 0: the step costs generation and teaches nothing.
+    Against another reference the implied reward measures the difference of two models, not what training changed.
 
     Formula
-    Share of groups without spread >= 0.9, or reward_std == 0, in 10 of 20 records: WARN (INFO while
-    the reward clearly rises all the same). Reward constant and gradient norm 0 for 50
-    records: FAIL.
+    First record of one step (step 0 or 1): |loss - ln 2| > 10 % of it, or |margin| > 0.1. First record averaged over up to 50 steps: loss
+    outside 0.5 to 0.7625 and |margin| > 1. FAIL when the sigmoid loss is declared (preference_loss), otherwise WARN.
 
     False positives
-    A policy that solved its task scores 1 in every group: look at the reward. A few such records are normal.
+    Other losses start elsewhere: skipped when another one is declared, and when the log has the terms of losses without a reference.
+    A first record averaged over many steps has learned already, hence the wide range.
 
     What to try
-    Filter prompts that are always or never solved.
+    Log the first step; compare log-probabilities of policy and reference on one batch.
     """
-    for name in ZERO_STD:
-        if name in frame:
-            series, none = frame[name].finite, frame[name].finite.value >= t.signal_share
-            break
-    else:
-        if "reward_std" not in frame:
-            raise CannotTell("neither reward_std nor a share of groups without spread in the log")
-        series, none = frame["reward_std"].finite, frame["reward_std"].finite.value == 0
-    if len(series) < t.signal_window:
-        raise CannotTell(f"{len(series)} records, needs {t.signal_window}")
-    total = np.concatenate(([0], np.cumsum(none)))
-    n = np.arange(t.signal_window, len(series) + 1)
-    hits = np.flatnonzero(total[n] - total[n - t.signal_window] >= t.signal_records)
-    if not len(hits):
+    declared = frame.facts.text("preference_loss")
+    if declared and declared not in SIGMOID:
+        raise CannotTell(f"the declared loss {declared!r} does not start at ln 2")
+    if any(name in frame for name in OTHER_LOSSES):
+        raise CannotTell("the loss has other terms than the sigmoid one")
+    loss = finite(frame, "loss", 1)
+    first, step = float(loss.value[0]), int(loss.step[0])
+    margin = frame["rewards/margins"].at(step) if "rewards/margins" in frame else None
+    one = step <= 1
+    if step > t.init_steps or (margin is None and not declared):
+        raise CannotTell(
+            f"the first record, of step {step}, does not show the start" if step > t.init_steps else "no margins"
+        )
+    off = (
+        abs(first - math.log(2)) > t.init_near * math.log(2) if one else not t.init_range[0] <= first <= t.init_range[1]
+    )
+    apart = margin is not None and abs(margin) > (t.init_margin if one else t.init_margin_averaged)
+    if (off or apart) if one else (off and apart):
+        cited = () if margin is None else (Evidence("rewards/margins", step, margin, int(loss.line[0])),)
+        yield sighting(
+            FAIL if declared else WARN,
+            f"the first loss, at step {step}, is {first:.4g}{'' if margin is None else f' with a margin of {margin:.4g}'}; two equal models have "
+            "ln 2 = 0.6931 and 0. This is consistent with a reference model other than the start of the policy.",
+            loss,
+            first=0,
+            last=0,
+            threshold={"near": t.init_near, "margin": t.init_margin if one else t.init_margin_averaged},
+            more=cited,
+        )
+
+
+@rule(
+    "TP802",
+    "chosen-reward-falling",
+    severity=WARN,
+    needs=("rewards/chosen", "rewards/margins"),
+    objectives=PREFERENCE,
+    min_records=30,
+    fix="Add a term on the chosen answers (NLL), raise beta, or lower the learning rate.",
+)
+def chosen_reward_falling(frame: Frame, t: PreferenceThresholds) -> Iterator[Sighting]:
+    """The margin is made by pushing both answers down, the chosen one too.
+
+    What it does
+    Follows the reward of the chosen answers where the pairs are already told apart.
+
+    Why it matters
+    The policy makes the answers that were preferred less likely than its reference does: probability goes elsewhere.
+
+    Formula
+    Mann-Kendall Z of rewards/chosen < -3 and its last median of 5 < -1: INFO. Below -5 with an accuracy of 0.9: WARN.
+
+    False positives
+    A negative reward of the chosen answers alone is common in healthy runs, hence INFO above -5.
+
+    What to try
+    Sample from the policy: does it still write the chosen kind of answer?
+    """
+    chosen = finite(frame, "rewards/chosen", t.chosen_min_records)
+    m5 = chosen.memo(stats.median5)
+    if not m5[-1] < t.chosen_level or stats.mann_kendall(stats.block_medians(chosen.value)) >= t.chosen_z:
         return
-    flagged = int(n[hits[0]]) - 1
-    severity = FAIL if _dead(frame, t) else INFO if _reward_rises(frame, t) else WARN
+    accuracy = frame.get("rewards/accuracies")
+    sure = accuracy is not None and len(accuracy) and float(np.median(accuracy.value[-5:])) >= t.chosen_accuracy
+    severity: Severity = WARN if m5[-1] < t.chosen_level_warn and sure else INFO
+    limit = t.chosen_level_warn if severity is WARN else t.chosen_level
+    below = m5 < limit
+    below[: t.chosen_min_records - 1] = False
+    since = stats.last_run(below)
+    flagged = since[0] if since else len(chosen) - 1
     yield sighting(
         severity,
-        f"{series.name} says that the answers scored alike in {int(none.sum())} of {len(series)} records.",
-        series,
-        first=int(np.argmax(none)),
-        last=len(series) - 1,
+        f"the reward of the chosen answers fell to {m5[-1]:.4g} (median of 5), while the margin is "
+        f"{frame['rewards/margins'].value[-1]:.4g}: both answers are pushed down.",
+        chosen,
+        first=0,
+        last=len(chosen) - 1,
         flagged=flagged,
-        threshold={"share": t.signal_share, "records": t.signal_records},
+        threshold={"level": limit, "z": t.chosen_z},
     )
 
 
-def _reward_rises(frame: Frame, t: PreferenceThresholds) -> bool:
-    """Whether the reward has a clear upward trend all the same."""
-    if "reward" not in frame:
-        return False
-    return stats.mann_kendall(stats.block_medians(frame["reward"].finite.value)) > t.signal_rises
-
-
-def _dead(frame: Frame, t: PreferenceThresholds) -> bool:
-    """Whether the reward has not moved and no gradient has flowed for the last records."""
-    if "reward" not in frame or "grad_norm" not in frame:
-        return False
-    reward, grads = frame["reward"].value[-t.signal_dead :], frame["grad_norm"].value[-t.signal_dead :]
-    return len(reward) == len(grads) == t.signal_dead and not grads.any() and bool((reward == reward[0]).all())
-
-
 @rule(
-    "TP807",
-    "reward-collapse",
-    severity=FAIL,
-    needs=("reward",),
-    objectives=REWARD,
-    min_records=40,
-    stops=True,
-    fix="Go back to the checkpoint with the best reward; lower the learning rate or raise the KL penalty.",
+    "TP803",
+    "preference-saturated",
+    severity=WARN,
+    needs=("loss",),
+    objectives=PREFERENCE,
+    min_records=10,
+    fix="Check that the pairs differ in more than their form (length, template, language); lower the learning rate or raise beta.",
 )
-def reward_collapse(frame: Frame, t: PreferenceThresholds) -> Iterator[Sighting]:
-    """The reward has given back a good part of what it had gained.
+def preference_saturated(frame: Frame, t: PreferenceThresholds) -> Iterator[Sighting]:
+    """The pairs are told apart perfectly before half of the data has been seen.
 
     What it does
-    Compares the median of the last 10 rewards with the best such median so far.
+    Looks for a loss near 0 with an accuracy of 1 early in the run.
 
     Why it matters
-    A policy that falls off its reward rarely climbs back by itself.
+    Something trivial separates the pairs, or the rate is too high; the gradient is gone, and so is what there was to learn.
 
     Formula
-    Below the best by 50 % (WARN 40 %) of (best - first) and by 3 units of noise, for 20 records. FAIL or WARN. INFO is not given: a reward
-    that came back by the end is not flagged.
+    Median of 5 losses < 0.001 with median of 5 accuracies 1 (no accuracy logged: median of 5 margins >= 5) before half of the first epoch
+    (else of the planned steps): WARN.
 
     False positives
-    A curriculum to harder prompts lowers the reward on purpose; noisy rewards (hence the units of noise).
+    A late loss near 0 on training pairs is over-fitting and is left to the evaluation rules.
 
     What to try
-    Look at samples from before and after the best.
+    Look at ten pairs; train a classifier on the length alone.
     """
-    reward = frame["reward"].finite
-    if len(reward) < t.collapse_min_records:
-        raise CannotTell(f"{len(reward)} finite records, needs {t.collapse_min_records}")
-    _, level = stats.trailing_median(reward.value, t.collapse_width)
-    at = np.arange(t.collapse_width - 1, len(reward))
-    best = np.maximum.accumulate(level)
-    gained = best - level[0]
-    noise = reward.memo(stats.noise_so_far)[at]
-    for severity, share in ((FAIL, t.collapse_share), (WARN, t.collapse_share_warn)):
-        fallen = (
-            (gained > t.collapse_noise * noise)
-            & (best - level >= share * gained)
-            & (best - level >= t.collapse_noise * noise)
+    loss = finite(frame, "loss", t.saturated_min_records)
+    early = _early(frame, loss.step, t)
+    low = (loss.memo(stats.median5) < t.saturated_loss) & early
+    low[: t.saturated_min_records - 1] = False
+    if not low.any():
+        return
+    name, least = (
+        ("rewards/accuracies", 1.0) if "rewards/accuracies" in frame else ("rewards/margins", t.saturated_margin)
+    )
+    if name not in frame:
+        raise CannotTell("neither accuracies nor margins in the log")
+    told = frame[name].finite
+    at = at_steps(told, loss.step)
+    sure = (
+        (at >= 0) & (told.memo(stats.median5)[np.maximum(at, 0)] >= least) if len(told) else np.zeros(len(loss), bool)
+    )
+    hits = np.flatnonzero(low & sure)
+    if len(hits):
+        i = int(hits[0])
+        yield sighting(
+            WARN,
+            f"the loss is {np.median(loss.value[i - 4 : i + 1]):.3g} (median of 5) by step {loss.step[i]}, with {name} at {least:g} or above: the "
+            "pairs are already told apart.",
+            loss,
+            first=i - 4,
+            last=i,
+            threshold={"loss": t.saturated_loss, "epoch": t.saturated_epoch},
+            more=evidence(told, [int(at[i])]),
         )
-        run = stats.last_run(fallen)
-        if run and run[1] - run[0] >= t.collapse_records:
-            top = int(np.argmax(level))
-            yield sighting(
-                severity,
-                f"the reward went from {level[0]:.4g} to {best[-1]:.4g} and back to {level[-1]:.4g} (medians of {t.collapse_width} records).",
-                reward,
-                first=int(at[top]),
-                last=len(reward) - 1,
-                flagged=int(at[run[0] + t.collapse_records - 1]),
-                threshold={"share": share, "noise": t.collapse_noise},
-            )
-            return
+
+
+def _early(frame: Frame, steps: stats.Ints, t: PreferenceThresholds) -> stats.Bools:
+    """Which steps come before half of the first epoch, or of the planned steps. Raises CannotTell when neither is known."""
+    if "epoch" in frame and len(epoch := frame["epoch"].finite):
+        at = at_steps(epoch, steps)
+        early: stats.Bools = (at < 0) | (epoch.value[np.maximum(at, 0)] < t.saturated_epoch)
+        return early
+    if frame.total_steps is None:
+        raise CannotTell("neither epochs nor the planned steps are known (--fact total_steps=N)")
+    return steps < t.saturated_epoch * frame.total_steps

@@ -17,7 +17,7 @@ SUPERVISED = frozenset({"lm", "classification", "regression", "density", "prefer
 CROSS_ENTROPY = frozenset({"lm", "classification"})
 EVERY = frozenset({*SUPERVISED, "rl", "adversarial"})
 
-#: code prefix -> (family, the field of Thresholds that its rules are given)
+#: code prefix -> family: its module, and the field of Thresholds that its rules are given; the longer prefix wins
 FAMILIES = {
     "TP0": "log_quality",
     "TP1": "numerics",
@@ -77,6 +77,11 @@ class Rule(NamedTuple):
 RULES: dict[str, Rule] = {}
 
 
+def family_of(code: str) -> str:
+    """The family of a rule's code; PLUGIN_FAMILY for the code of another package."""
+    return FAMILIES.get(code[:4]) or FAMILIES.get(code[:3], PLUGIN_FAMILY)
+
+
 def rule(
     code: str,
     name: str,
@@ -106,7 +111,7 @@ def rule(
         RULES[code] = Rule(
             code,
             name,
-            FAMILIES.get(code[:3], PLUGIN_FAMILY),
+            family_of(code),
             severity,
             tuple(needs),
             tuple(facts),

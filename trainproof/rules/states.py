@@ -1,0 +1,54 @@
+"""What several families share: a state that holds to the end, a level over a window, and a trend that is clear."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from trainproof import stats
+from trainproof.frame import Frame, Series
+from trainproof.rules.registry import CannotTell
+from trainproof.stats import Bools, Floats, Ints
+
+
+class Lasting(NamedTuple):
+    """A state that still holds: the index at which it began, and the one at which it had held long enough to be told."""
+
+    since: int
+    told: int
+
+
+def lasting(state: Bools, records: int) -> Lasting | None:
+    """The stretch of True that reaches the end, when it is at least `records` long."""
+    run = stats.last_run(state)
+    return Lasting(run[0], run[0] + records - 1) if run and run[1] - run[0] >= records else None
+
+
+def level(x: Floats, width: int) -> tuple[Ints, Floats]:
+    """(index of the last record, median) of windows of `width` records: each up to record 2,048, then every 16th."""
+    exact = stats.BASELINE_EXACT
+    at, median = stats.trailing_median(x[:exact], width)
+    if len(x) <= exact:
+        return at, median
+    later, rest = stats.trailing_median(x[exact - width + stats.BASELINE_STRIDE :], width, stats.BASELINE_STRIDE)
+    return np.append(at, later + exact - width + stats.BASELINE_STRIDE), np.append(median, rest)
+
+
+def finite(frame: Frame, name: str, records: int) -> Series:
+    """The finite points of a metric. Raises CannotTell for fewer than `records`."""
+    series = frame[name].finite
+    if len(series) < records:
+        raise CannotTell(f"{len(series)} finite records of {name}, needs {records}")
+    return series
+
+
+def rises(frame: Frame, name: str, z: float) -> bool:
+    """Whether the metric is logged and has a clear upward trend (Mann-Kendall Z of its block medians above `z`)."""
+    return name in frame and stats.mann_kendall(stats.block_medians(frame[name].finite.value)) > z
+
+
+def at_steps(series: Series, steps: Ints) -> Ints:
+    """Index of the last point of `series` at or before each step, -1 where there is none."""
+    index: Ints = np.searchsorted(series.step, steps, side="right") - 1
+    return index
