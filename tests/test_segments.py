@@ -10,7 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trainproof.frame import Event, Frame, Repair, Series, Source
-from trainproof.segments import CUTS_MOST, split_runs
+from trainproof.segments import split_runs
+from trainproof.segments.falls import CUTS_MOST
 
 Point = tuple[int, float]
 
