@@ -238,6 +238,68 @@ def test_many_steps_logged_twice_are_told() -> None:
     assert [(r.kind, r.count, r.of) for r in run.repairs] == [("repeats", 50, 100)]
 
 
+# Several writers
+
+
+def two_writers(order: Sequence[int], rates: tuple[float, float] | None = None) -> tuple[Frame, list[list[float]]]:
+    """A log in which writer 0 and writer 1 write their next line in this order, and the losses of each."""
+    losses = [falling(order.count(writer), seed=writer) for writer in (0, 1)]
+    at = [order[:i].count(writer) for i, writer in enumerate(order)]
+    values = [losses[writer][step] for writer, step in zip(order, at, strict=True)]
+    columns = {"lr": [rates[writer] for writer in order]} if rates else {}
+    return log_of(at, values, **columns), losses
+
+
+@given(ahead=st.integers(2, 12), lines=st.integers(20, 60))
+def test_lines_of_two_writers_are_told_apart_by_their_steps(ahead: int, lines: int) -> None:
+    """One began earlier, and their lines alternate."""
+    order = [*([0] * ahead), *([0, 1] * lines)]
+    frame, losses = two_writers(order)
+    runs = split_runs(frame)
+    assert [run.source.name for run in runs] == ["writer 1", "writer 2"]
+    assert [points(run) for run in runs] == [list(enumerate(loss)) for loss in losses]
+    assert [[(r.kind, r.count, r.of) for r in run.repairs] for run in runs] == [
+        [("writers", lines + ahead, 2 * lines + ahead)],
+        [("writers", lines, 2 * lines + ahead)],
+    ]
+
+
+@given(swaps=st.lists(st.booleans(), min_size=20, max_size=60))
+def test_lines_of_two_writers_in_step_are_told_apart_by_their_learning_rates(swaps: list[bool]) -> None:
+    order = [writer for swap in [False, *swaps] for writer in ((1, 0) if swap else (0, 1))]
+    frame, losses = two_writers(order, rates=(4e-4, 2e-3))
+    runs = split_runs(frame)
+    assert [run.source.name for run in runs] == ["writer 1", "writer 2"]
+    assert [points(run) for run in runs] == [list(enumerate(loss)) for loss in losses]
+    assert [set(run["lr"].value) for run in runs] == [{4e-4}, {2e-3}]
+
+
+def test_points_that_stand_between_records_belong_to_the_writer_before() -> None:
+    """Two text logs in one file: an evaluation is printed on a line of its own after its writer's record."""
+    rows: dict[str, list[tuple[int, int, float]]] = {"loss": [], "lr": [], "eval/loss": []}
+    line = 0
+    for step in range(40):
+        for writer in (0, 1):
+            line += 2
+            rows["loss"].append((line, step, step + 100.0 * writer))
+            rows["lr"].append((line, step, 1.0 + writer))
+            rows["eval/loss"].append((line + 1, step, float(writer)))
+    runs = split_runs(logged(*rows.items()))
+    assert [points(run, "eval/loss") for run in runs] == [[(s, float(w)) for s in range(40)] for w in (0, 1)]
+
+
+def test_micro_batches_of_one_run_are_no_writers() -> None:
+    steps = [step for step in range(50) for _ in range(4)]
+    run = only(log_of(steps, falling(200), lr=[1e-3 / (1 + step) for step in steps]))
+    assert kinds(run) == ["repeats"]
+
+
+@pytest.mark.parametrize("size", [3, 4, 16])
+def test_passes_over_the_same_steps_are_no_writers(size: int) -> None:
+    steps = [size * block + i for block in range(30) for _ in range(3) for i in range(size)]
+    assert not any("writers" in kinds(run) for run in split_runs(log_of(steps)))
+
+
 # Disorder
 
 

@@ -97,7 +97,8 @@ class Dropped(NamedTuple):
 
 
 class Repair(NamedTuple):
-    """Something `segments` put right: kind is "duplicates", "overlap", "disorder" or "runs"; `count` points of `of`."""
+    """Something `segments` put right: kind is "duplicates", "overlap", "disorder", "repeats", "epochs" or "writers"; `count`
+    points of `of`."""
 
     kind: str
     first_step: int

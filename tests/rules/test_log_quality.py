@@ -96,6 +96,19 @@ def test_disorder_is_told() -> None:
     assert severities("TP003", make_frame(loss=FALLING, repairs=[repair])) == [Severity.INFO]
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("epochs", "the steps fall back 20 times in 50 records: as was said."),
+        ("repeats", "20 of 50 records are of a step that was logged already: as was said."),
+        ("writers", "this run is 20 of 50 records of its log: as was said."),
+    ],
+)
+def test_what_was_put_right_is_told(kind: str, told: str) -> None:
+    seen = only("TP003", make_frame(loss=FALLING, repairs=[Repair(kind, 1, 50, 3, 20, 50, "as was said")]))
+    assert (seen.severity, seen.message, seen.evidence[0].line) == (Severity.INFO, told, 3)
+
+
 def duplicates(count: int, of: int) -> Repair:
     return Repair("duplicates", 5, 60, 12, count, of, "the same step with the same value")
 

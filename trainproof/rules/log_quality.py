@@ -16,6 +16,12 @@ from trainproof.verdict import Evidence, Severity
 WATCHED = ("lr", "grad_norm", "loss_scale", "skipped_steps", "reward", "kl", "entropy")
 #: counters that only ever grow within a run
 COUNTERS = ("epoch", "tokens")
+#: repairs that are only told: the kind, and what is said of the `count` points of `of`
+TOLD = {
+    "epochs": "the steps fall back {0} times in {1} records",
+    "repeats": "{0} of {1} records are of a step that was logged already",
+    "writers": "this run is {0} of {1} records of its log",
+}
 #: columns that say which process wrote a line
 WRITERS = frozenset({"rank", "local_rank", "global_rank", "node", "node_rank", "host", "host_id", "process"})
 
@@ -145,17 +151,18 @@ def _goes_on_as_before(distance: stats.Ints, gap: int, usual: int, t: LogQuality
     fix="Check which checkpoint the run resumed from, and whether its data position was restored.",
 )
 def step_overlap(frame: Frame, t: LogQualityThresholds) -> Iterator[Sighting]:
-    """Steps were logged twice: the run resumed from before the end of its log, or the log is out of order.
+    """Steps were logged twice: the run resumed from before the end of its log, or the log's lines are out of order or of several writers.
 
     What it does
-    Reports each resume that overlaps, and a log whose lines are out of order; the later value was kept.
+    Reports each resume that overlaps, and what was put right before anything was judged: lines out of order, steps logged several
+    times (the later value was kept), steps counted anew in each epoch, the lines of several writers.
 
     Why it matters
     Overlapped steps were paid for twice, and a resume that starts over may have lost its state.
 
     Formula
     Overlap up to the save interval (10 % of the steps when it is not declared): INFO. More, or a counter (epoch, tokens) that begins
-    anew, or a loss that does not go on within 5 S at the seam: WARN. Disorder: INFO.
+    anew, or a loss that does not go on within 5 S at the seam: WARN. Everything else: INFO.
 
     False positives
     A crash with a clean resume always repeats the steps since the last checkpoint: that is INFO.
@@ -167,6 +174,9 @@ def step_overlap(frame: Frame, t: LogQualityThresholds) -> Iterator[Sighting]:
         if repair.kind == "disorder":
             message = f"the steps fall {repair.count} times in {repair.of} records: {repair.detail}."
             yield _repaired(INFO, message, repair, frame, {"falls": 0.0})
+        elif repair.kind in TOLD:
+            message = f"{TOLD[repair.kind].format(repair.count, repair.of)}: {repair.detail}."
+            yield _repaired(INFO, message, repair, frame, {})
         elif repair.kind == "overlap":
             allowed = frame.facts.number("save_steps") or t.overlap_share * max(frame.last_step or 0, 1)
             wrong = _counter_reset(frame, repair, t) or _seam(frame, repair, t)
