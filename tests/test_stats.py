@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from trainproof import stats
+from trainproof.rules import eval_series
 
 finite = arrays(np.float64, st.integers(0, 200), elements=st.floats(-1e6, 1e6))
 
@@ -124,7 +126,21 @@ def test_noise_so_far_is_the_noise_of_the_prefix() -> None:
     got = stats.noise_so_far(x)
     assert np.isinf(got[:8]).all()
     assert got[20] == pytest.approx(stats.difference_noise(x[:21]))
-    assert got[299] == pytest.approx(stats.difference_noise(x))
+    last = stats.schedule(300)[-2]
+    assert got[299] == got[last - 1] == pytest.approx(stats.difference_noise(x[:last]))
+
+
+@pytest.mark.parametrize("so_far", [stats.noise_so_far, eval_series.noise_so_far])
+@given(n=st.integers(4, 400))
+def test_noise_so_far_is_the_same_however_long_the_log_grows(so_far: Callable[..., stats.Floats], n: int) -> None:
+    x = np.random.default_rng(6).normal(0, 1, 400)
+    assert np.array_equal(so_far(x[:n]), so_far(x)[:n])
+
+
+def test_is_scheduled_at_the_counts_of_the_schedule() -> None:
+    assert [n for n in range(201) if stats.is_scheduled(n)] == stats.schedule(10**4)[
+        : len(stats.schedule(200)) - 1
+    ].tolist()
 
 
 def test_page_hinkley_fires_when_the_excess_has_added_up() -> None:

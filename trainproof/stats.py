@@ -35,6 +35,8 @@ BASELINE_MINIMUM = 20
 BASELINE_EXACT = 2048
 BASELINE_STRIDE = 16
 TREND_BLOCKS = 120
+#: records before the first count of the common schedule
+SCHEDULE_START = 50
 #: a robust scale of a long prefix is taken from at most this many evenly spaced values (2 % standard error)
 THINNED = 4096
 _ROWS = 8192  # windows sorted at a time: bounds memory to 4 MiB
@@ -151,13 +153,29 @@ def _described(rows: Floats) -> Baseline:
     return Baseline(median, scale, rows[:, math.ceil(0.95 * rows.shape[1]) - 1])
 
 
-def schedule(n: int, start: int = 50) -> Ints:
+def schedule(n: int) -> Ints:
     """The record counts at which trends are judged: ceil(50 x 1.05^k) up to n, and n itself. One schedule for every judge."""
     if n <= 0:
         return np.empty(0, np.int64)
-    steps = max(0, math.ceil(math.log(max(n / start, 1), 1.05))) + 1
-    counts = np.unique(np.ceil(start * 1.05 ** np.arange(steps)).astype(np.int64))
+    counts = _counts(n)
     return np.append(counts[counts < n], n)
+
+
+def _counts(n: int) -> Ints:
+    """ceil(50 x 1.05^k) up to n; unlike `schedule`, without n itself: what holds at n holds however long the log grows."""
+    steps = max(0, math.ceil(math.log(max(n / SCHEDULE_START, 1), 1.05))) + 1
+    counts = np.unique(np.ceil(SCHEDULE_START * 1.05 ** np.arange(steps)).astype(np.int64))
+    return counts[counts <= n]
+
+
+def is_scheduled(n: int) -> bool:
+    """Whether a log of n records is at a count of the common schedule."""
+    return n >= SCHEDULE_START and int(_counts(n)[-1]) == n
+
+
+def renewals(n: int, first: int) -> Ints:
+    """The record counts at which a slowly moving statistic is renewed: each from `first` to 50, then the common schedule."""
+    return np.append(np.arange(first, min(n + 1, SCHEDULE_START)), _counts(n))
 
 
 def block_medians(x: Floats, blocks: int = TREND_BLOCKS) -> Floats:
@@ -234,10 +252,9 @@ def noise_so_far(x: Floats, first: int = 9) -> Floats:
     """
     out = np.full(len(x), np.inf)
     steps = np.abs(np.diff(x))
-    counts = [*range(first, min(len(x), 50)), *schedule(len(x)).tolist()]
-    for count, following in zip(counts, [*counts[1:], len(x) + 1], strict=True):
-        if count >= first:
-            out[count - 1 : following - 1] = STEP_TO_SIGMA * float(np.median(thinned(steps[: count - 1])))
+    counts = renewals(len(x), first).tolist()
+    for count, following in zip(counts, [*counts[1:], len(x) + 1], strict=False):
+        out[count - 1 : following - 1] = STEP_TO_SIGMA * float(np.median(thinned(steps[: count - 1])))
     return out
 
 

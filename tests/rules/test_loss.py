@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.rules.helpers import make_frame, run_rule
 from tools import synthetic
+from trainproof import stats
 from trainproof.frame import Frame
 from trainproof.judge import Settings, judge_run
 from trainproof.rules.registry import CannotTell, Sighting
@@ -55,6 +56,11 @@ class TestDiverged:
         flagged = only(run_rule("TP203", frame)).flagged_step
         assert only(run_rule("TP203", upto(frame, flagged))).flagged_step == flagged
         assert run_rule("TP203", upto(frame, flagged - 1)) == []
+
+    def test_a_loss_of_zero_later_on_does_not_change_when_it_was_flagged(self) -> None:
+        risen = noisy([1.5] * 50 + [3.0] * 50)
+        flagged = only(run_rule("TP203", make_frame(loss=risen))).flagged_step
+        assert only(run_rule("TP203", make_frame(loss=[*risen, 0.0, *risen[-20:]]))).flagged_step == flagged
 
     def test_three_times_the_best_needs_only_five_records(self) -> None:
         frame = make_frame(loss=noisy([1.5] * 50 + [6.0] * 20))
@@ -168,6 +174,12 @@ class TestNeverLearned:
         loss = noisy([1.5] * 200)
         assert only(run_rule("TP205", make_frame(loss=loss, lr=[1e-4] * 200))).severity is WARN
         assert only(run_rule("TP205", make_frame(loss=loss, lr=[0.0] * 200))).severity is FAIL
+
+    def test_it_is_flagged_where_a_shorter_log_already_said_so(self) -> None:
+        frame = make_frame(loss=noisy([1.5] * 200), lr=[0.0] * 200)
+        flagged = only(run_rule("TP205", frame)).flagged_step
+        assert flagged in stats.schedule(200)
+        assert only(run_rule("TP205", upto(frame, flagged))).flagged_step == flagged
 
     def test_a_small_but_clear_fall_is_learning(self) -> None:
         assert run_rule("TP205", make_frame(loss=noisy(np.linspace(1.5, 1.42, 200), 0.01))) == []

@@ -130,14 +130,15 @@ def _fired(loss: Series, level: Level, ratio: float, share: float, t: LossThresh
     gained = float(np.median(loss.value[:3])) - level.best
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         held = stats.trailing_minimum(rise - share * np.maximum(gained, 0.0), level.hold) >= 0
+        logs = stats.trailing_minimum(np.log(level.level / level.best), level.hold)
+        fired: stats.Bools = held & (logs >= np.log(ratio)) & (logs >= bar * loss.memo(_noise_of_log)[level.at])
         if loss.value.min() > 0:
-            rise = stats.trailing_minimum(np.log(level.level / level.best), level.hold)
-            fired: stats.Bools = held & (rise >= np.log(ratio)) & (rise >= bar * loss.memo(_noise_of_log)[level.at])
             return fired
         noise = loss.memo(stats.noise_so_far)[level.at]
         ratios = stats.trailing_minimum(np.where(level.best > 0, level.level / level.best, np.inf), level.hold)
         risen: stats.Bools = stats.trailing_minimum(rise, level.hold) >= np.maximum(bar, t.diverged_noise_units) * noise
-        return held & (ratios >= ratio) & risen
+        positive = level.at < int(np.argmax(loss.value <= 0))  # until then no difference was needed, and none is now
+        return np.where(positive, fired, held & (ratios >= ratio) & risen)
 
 
 def _noise_of_log(x: stats.Floats) -> stats.Floats:

@@ -98,8 +98,8 @@ def noise_so_far(y: Floats) -> Floats:
         return out
     with np.errstate(over="ignore", invalid="ignore"):
         bend = np.abs(y[1:-1] - (y[:-2] / 2 + y[2:] / 2))
-    counts = [*range(4, min(len(y), 50)), *(int(n) for n in stats.schedule(len(y)) if n >= 4)]
-    for count, following in zip(counts, [*counts[1:], len(y) + 1], strict=True):
+    counts = stats.renewals(len(y), 4).tolist()
+    for count, following in zip(counts, [*counts[1:], len(y) + 1], strict=False):
         s = stats.MAD_TO_SIGMA * float(np.median(stats.thinned(bend[: count - 2]))) / math.sqrt(1.5)
         out[count - 1 : following - 1] = max(s, 1e-9 * abs(float(y[count - 1])), 1e-12)
     return out

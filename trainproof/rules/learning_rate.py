@@ -165,7 +165,7 @@ def lr_constant_vs_declared(frame: Frame, t: LearningRateThresholds) -> Iterator
     total = frame.total_steps
     if not total:
         raise CannotTell("the planned steps are not known (--fact total_steps=N)")
-    for end in stats.schedule(len(lr), 20) - 1:
+    for end in stats.schedule(len(lr)) - 1:
         since = int(lr.step[end] - t.constant_share * total)  # a float would have searchsorted convert every step
         start = int(np.searchsorted(lr.step, since, side="right")) - 1
         if start < 0 or not _stands_still(lr, start, int(end), t):

@@ -181,7 +181,7 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     Overfit one batch: a healthy set-up drives its loss to zero.
     """
     loss = frame["loss"].finite
-    start = _warmup_end(frame, loss)
+    start = _warmup_end(frame, loss, len(loss))
     x = loss.value[start:]
     if len(x) < t.never_min_records:
         raise CannotTell(f"{len(x)} records after the warm-up, needs {t.never_min_records}")
@@ -190,10 +190,7 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         raise CannotTell("too noisy to tell")
     if learned:
         return
-    counts = [int(n) for n in stats.schedule(len(x), t.never_min_records)]
-    since = len(counts) - 1
-    while since and _learned(x[: counts[since - 1]], t) is False:
-        since -= 1
+    since = _not_learned_since(frame, loss, t)
     dead = _no_update(frame, t)
     first, last = _decile_medians(x)
     yield sighting(
@@ -203,21 +200,32 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         loss,
         first=start,
         last=len(loss) - 1,
-        flagged=start + counts[since] - 1,
+        flagged=since - 1,
         threshold={"drop": t.never_drop, "z": t.never_z},
     )
 
 
-def _warmup_end(frame: Frame, loss: Series) -> int:
-    """Index of the first loss record at or after the learning rate's peak; 0 without a warm-up."""
+def _not_learned_since(frame: Frame, loss: Series, t: LossThresholds) -> int:
+    """The first of the judging points, up to the last one without a gap, at which nothing had been learned."""
+    since = len(loss)
+    for count in stats.schedule(len(loss))[-2::-1].tolist():
+        begin = _warmup_end(frame, loss, count)
+        if count - begin < t.never_min_records or _learned(loss.value[begin:count], t) is not False:
+            break
+        since = count
+    return since
+
+
+def _warmup_end(frame: Frame, loss: Series, count: int) -> int:
+    """Index of the first loss record at or after the learning rate's peak, of the first `count`; 0 without a warm-up."""
     if "lr" not in frame:
         return 0
     lr = frame["lr"].finite
-    if not len(lr) or lr.constant:
+    rates = lr.value[: int(np.searchsorted(lr.step, loss.step[count - 1], side="right"))]
+    if not len(rates) or bool((rates == rates[0]).all()):
         return 0
-    peak = int(np.argmax(lr.value))
-    start = int(np.searchsorted(loss.step, lr.step[peak]))
-    return start if start < len(loss) / 2 else 0
+    start = int(np.searchsorted(loss.step, lr.step[int(np.argmax(rates))]))
+    return start if start < count / 2 else 0
 
 
 def _decile_medians(x: stats.Floats) -> tuple[float, float]:

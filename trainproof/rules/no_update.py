@@ -118,7 +118,7 @@ def _frozen_evaluation(frame: Frame, grads: Series, stop: int, t: GradientThresh
 def _flat_start(frame: Frame, loss: Series, grads: Series, stop: int, t: GradientThresholds) -> int | None:
     """The record by which the loss is seen not to move from the start on, or None."""
     planned = t.zero_start_share * (frame.total_steps or 0)
-    for count in stats.schedule(stop, t.zero_start_records):
+    for count in stats.schedule(stop):
         if count >= t.zero_start_records and grads.step[count - 1] >= planned:
             flat = _loss_is_flat(loss, grads, int(count), t)
             if flat is not None:
