@@ -54,11 +54,11 @@ def test_baseline_is_exact_up_to_two_thousand_records(i: int) -> None:
     assert (base.median[i], base.scale[i]) == pytest.approx(plain_baseline(x, i, 5))
 
 
-def test_baseline_is_renewed_every_sixteen_records_after_that() -> None:
+def test_baseline_is_renewed_every_thirty_two_records_after_that() -> None:
     x = np.random.default_rng(2).lognormal(0, 0.3, 3000)
     base = stats.baseline(x)
     for i in (2048, 2063, 2064, 2999):
-        renewed = 2048 + (i - 2048) // 16 * 16
+        renewed = 2048 + (i - 2048) // 32 * 32
         assert (base.median[i], base.scale[i]) == pytest.approx(plain_baseline(x, renewed, 5))
 
 
@@ -145,7 +145,7 @@ def test_is_scheduled_at_the_counts_of_the_schedule() -> None:
 
 def test_page_hinkley_fires_when_the_excess_has_added_up() -> None:
     z = np.concatenate([np.zeros(50), np.full(50, 3.0)])
-    assert stats.page_hinkley(z, 0.5, 25) == 50 + 10  # 11 x 2.5 = 27.5 is the first sum above 25
+    assert stats.page_hinkley(z, 0.5, 25) == (50 + 10, 50)  # 11 x 2.5 = 27.5 is the first sum above 25
     assert stats.page_hinkley(np.zeros(1000), 0.5, 25) is None
 
 

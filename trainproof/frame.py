@@ -72,6 +72,12 @@ class Series:
         index = int(np.searchsorted(self.step, step, side="right")) - 1
         return float(self.value[index]) if index >= 0 and self.step[index] == step else None
 
+    def upto(self, steps: Ints) -> Ints:
+        """The index of the last point at or before each of `steps` (ordered, each once), -1 where there is none."""
+        if np.array_equal(steps, self.step):  # metrics of the same records, the usual case
+            return np.arange(len(steps))
+        return np.searchsorted(self.step, steps, side="right") - 1
+
     def align(self, other: Series) -> tuple[Ints, Ints]:
         """Indices (mine, others) of the points that share a step; both series are ordered by step."""
         if len(self) == len(other) and np.array_equal(self.step, other.step):

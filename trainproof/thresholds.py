@@ -116,6 +116,7 @@ class LossThresholds(msgspec.Struct, frozen=True):
     spike_log_z: float = (
         4.0  # scales S / M of the logarithm: at noise 0.5, 1.4 % of healthy runs pass the first test alone
     )
+    spike_high_z: float = 2.0  # scales S / M above the 95th percentile: measured on noisy losses of two levels
     spike_ratio: float = 1.10  # times M
     recovered_ratio: float = 1.05  # times M: below it an episode is over
     fast_min_records: int = 32
@@ -138,6 +139,8 @@ class LossThresholds(msgspec.Struct, frozen=True):
     plateau_left: float = 0.20  # of the run still to come
     plateau_lr: float = 0.20  # of the peak learning rate still applied
     plateau_quantised: int = 10  # records averaged where the loss is coarsely printed
+    plateau_long: int = 32768  # records: a longer loss is looked at through medians of 16 records
+    plateau_condensed: int = 16
 
     # TP205 never-learned. Source: measured (3 of 3 lr-zero runs, 0 healthy).
     never_min_records: int = 30

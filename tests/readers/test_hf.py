@@ -62,7 +62,7 @@ def line_of_key(data: bytes, record: int, key: str) -> int:
 def test_round_trip_with_the_line_of_every_key(records: list[dict[str, Any]], piece: int) -> None:
     data = state(records)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hf, "PIECE_BYTES", piece)
+        patch.setattr(hf, "CHUNK_BYTES", piece)
         frame = read_bytes("hf", data)
     expected: dict[str, list[tuple[int, float, int]]] = {}
     for i, record in enumerate(records):
@@ -87,7 +87,7 @@ def test_the_fast_and_the_tolerant_way_agree(
     data = json.dumps(document, indent=indent, sort_keys=ordered).encode()
     for text in (data, data[: max(cut, 40)]):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(hf, "PIECE_BYTES", piece)
+            patch.setattr(hf, "CHUNK_BYTES", piece)
             fast = _outcome(text)
             patch.setattr(Layout, "decode_list", lambda *_: None)
             assert fast == _outcome(text)
@@ -102,7 +102,7 @@ def _outcome(data: bytes) -> object:
 
 
 def test_the_fast_way_is_taken_across_key_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hf, "PIECE_BYTES", 1024)
+    monkeypatch.setattr(hf, "CHUNK_BYTES", 1024)
     taken: list[int] = []
     lines = key_lines
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.readers.logs import everything, points, read_bytes
 from trainproof.errors import FormatError
-from trainproof.readers import jsonl
+from trainproof.readers import source
 from trainproof.readers.jsonl import JSONLReader
 from trainproof.readers.layout import Layout
 
@@ -57,7 +57,7 @@ def test_the_fast_and_the_tolerant_way_agree(
         lines.insert(at, line)
     data = b"\n".join(lines) + b"\n"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl, "PIECE_BYTES", piece)
+        patch.setattr(source, "CHUNK_BYTES", piece)
         fast = _outcome(data)
         patch.setattr(Layout, "decode_lines", lambda *_: None)
         assert fast == _outcome(data)
@@ -72,7 +72,7 @@ def _outcome(data: bytes) -> object:
 
 
 def test_the_fast_way_is_taken_across_key_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "PIECE_BYTES", 512)
+    monkeypatch.setattr(source, "CHUNK_BYTES", 512)
     taken: list[int] = []
     decode = Layout.decode_lines
 
@@ -92,7 +92,7 @@ def test_the_fast_way_is_taken_across_key_sets(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_thousands_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "PIECE_BYTES", 1024)
+    monkeypatch.setattr(source, "CHUNK_BYTES", 1024)
     records = [
         {"step": i, **{f"metric{j}": 1.0 for j in range(300 * (i % 3), 300 * (i % 3) + 900)}} for i in range(1, 10)
     ]

@@ -116,12 +116,12 @@ def test_binary_content_is_left_alone(binary: bytes) -> None:
 def test_lines_are_the_lines_whatever_the_size_of_the_pieces(lines: list[str], piece: int) -> None:
     data = "\n".join(lines).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(source, "PIECE_BYTES", piece)
+        patch.setattr(source, "CHUNK_BYTES", piece)
         log = LogInput("x", b"a: \n" + data)  # ASCII first, so that no text of NULs passes for UTF-16
         got = [text for _, text in log.lines()]
     expected = ["a: ", *lines]
     assert got == (expected if expected[-1] else expected[:-1])
-    assert log.overlong == []
+    assert log.overlong() == []
 
 
 def test_carriage_returns_before_line_ends_are_no_part_of_the_line() -> None:
@@ -130,10 +130,10 @@ def test_carriage_returns_before_line_ends_are_no_part_of_the_line() -> None:
 
 def test_an_overlong_line_becomes_an_empty_one_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "MOST_LINE_BYTES", 1000)
-    monkeypatch.setattr(source, "PIECE_BYTES", 100)
+    monkeypatch.setattr(source, "CHUNK_BYTES", 100)
     log = LogInput("x", b"one\ntwo\n" + b"x" * 5000 + b"\nfour\n" + b"y" * 900 + b"\n" + b"z" * 5000)
     assert [text[:4] for _, text in log.lines()] == ["one", "two", "", "four", "yyyy"]
-    assert log.overlong == [3, 6]
+    assert log.overlong() == [3, 6]
 
 
 def test_a_line_of_gigabytes_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_a_line_of_gigabytes_does_not_fill_the_memory(monkeypatch: pytest.Monkey
     log = LogInput("x", b"")
     monkeypatch.setattr(log, "open", Endless)
     assert sum(map(len, log.chunks())) == 0
-    assert log.overlong == [1]
+    assert log.overlong() == [1]
 
 
 def test_a_missing_path_is_named_and_what_to_type() -> None:

@@ -169,9 +169,9 @@ def _read(named: str, found: _Found, mapping: Mapping[str, str] | None, facts: F
 def _read_file(log: LogInput, reader: Reader, out: FrameBuilder) -> None:
     try:
         reader.read(log, out)
+        for line in log.overlong():
+            out.drop(line, f"a line of more than {MOST_LINE_BYTES >> 20} MiB")
     except OSError as error:
         raise InputError(f"{log.path}: {error.strerror or error}; expected a readable log file") from None
     finally:
         log.close()
-    for line in log.overlong:
-        out.drop(line, f"a line of more than {MOST_LINE_BYTES >> 20} MiB")

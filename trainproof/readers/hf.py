@@ -19,9 +19,9 @@ from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.columns import Batch, Cells, LineOf, cells_of, columns_of
 from trainproof.readers.json_list import Found, ListScanner
 from trainproof.readers.key_lines import key_lines
-from trainproof.readers.layout import PIECE_BYTES, Layout
+from trainproof.readers.layout import Layout
 from trainproof.readers.records import RecordSink
-from trainproof.readers.source import LogInput
+from trainproof.readers.source import CHUNK_BYTES, LogInput
 from trainproof.readers.values import as_float, decode_start
 
 WHERE = "trainer_state.json"
@@ -68,7 +68,7 @@ class _Reading:
         self._hides = True  # until a loss that is not finite shows that the logger does not hide them
 
     def run(self) -> None:
-        while self._piece_at_once() or self._piece_one_by_one(self._scanner.at + PIECE_BYTES):
+        while self._piece_at_once() or self._piece_one_by_one(self._scanner.at + CHUNK_BYTES):
             pass
         self._sink.finish()
         if self._hides:
@@ -77,7 +77,7 @@ class _Reading:
     def _piece_at_once(self) -> bool:
         """Read the records up to a record's end some way ahead; False, and nothing read, when they do not fit."""
         scanner = self._scanner
-        end = _RECORD_END.search(scanner.data, scanner.at + PIECE_BYTES)
+        end = _RECORD_END.search(scanner.data, scanner.at + CHUNK_BYTES)
         if end is None:
             return False
         piece = scanner.data[scanner.at : end.end()].lstrip(b",")

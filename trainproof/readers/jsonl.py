@@ -11,7 +11,7 @@ from trainproof.frame import Ints
 from trainproof.names import EPOCH_NAMES, STEP_NAMES, looks_like_metric, plain
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.columns import Batch, Cells, cells_of, columns_of
-from trainproof.readers.layout import PIECE_BYTES, Layout
+from trainproof.readers.layout import Layout
 from trainproof.readers.records import RecordSink
 from trainproof.readers.source import LogInput, count_lines
 from trainproof.readers.values import as_float, decode_json, flatten
@@ -38,15 +38,14 @@ class JSONLReader:
     def read(self, log: LogInput, out: FrameBuilder) -> None:
         reading = _Reading(out)
         for chunk in log.chunks():
-            for piece in _pieces(chunk):
-                reading.take(piece)
+            reading.take(chunk)
         if not reading.records:
             raise FormatError(f"{log.path}: no line of it is a JSON object; expected JSONL, one object a line")
         reading.sink.finish()
 
 
 class _Reading:
-    """One pass over a log, piece by piece."""
+    """One pass over a log, chunk by chunk."""
 
     def __init__(self, out: FrameBuilder) -> None:
         self.sink = RecordSink(out)
@@ -55,16 +54,16 @@ class _Reading:
         self._layout = Layout()
         self._line = 1
 
-    def take(self, piece: bytes) -> None:
+    def take(self, chunk: bytes) -> None:
         """The records of some whole lines."""
-        first, count = self._line, count_lines(piece)
+        first, count = self._line, count_lines(chunk)
         self._line += count
-        fast = self._layout.decode_lines(piece) if count else None
+        fast = self._layout.decode_lines(chunk) if count else None
         if fast is not None and len(fast) == count:  # else blank lines, or objects over several lines
             self._give(self._layout.cells(fast), np.arange(first, first + count))
             return
         lines, records = [], []
-        for line, record in self._tolerantly(piece, first):
+        for line, record in self._tolerantly(chunk, first):
             lines.append(line)
             records.append(record)
             self._layout.learn(record)
@@ -80,9 +79,9 @@ class _Reading:
 
         self.sink.give(Batch(lines, columns_of(cells, len(lines), line_of, self.sink.step_key)))
 
-    def _tolerantly(self, piece: bytes, first: int) -> Iterator[tuple[int, dict[str, object]]]:
+    def _tolerantly(self, chunk: bytes, first: int) -> Iterator[tuple[int, dict[str, object]]]:
         """Each object with its line number; every other line is dropped."""
-        texts = piece.split(b"\n")
+        texts = chunk.split(b"\n")
         for line, text in enumerate(texts, first):
             if not text.strip():
                 continue
@@ -96,15 +95,6 @@ class _Reading:
                 yield line, value
             else:
                 self._out.drop(line, f"not an object but {_described(value)}")
-
-
-def _pieces(chunk: bytes) -> Iterator[bytes]:
-    """The chunk in pieces of whole lines."""
-    begin = 0
-    while begin < len(chunk):
-        end = chunk.find(b"\n", begin + PIECE_BYTES) + 1 or len(chunk)
-        yield chunk[begin:end]
-        begin = end
 
 
 def _numeric_names(line: bytes) -> list[str]:

@@ -19,8 +19,6 @@ from trainproof.readers.columns import Cells
 
 #: records with more keys than this are read the tolerant way
 MOST_KEYS = 512
-#: bytes decoded at once: small enough for the objects to stay in the processor's cache
-PIECE_BYTES = 256 * 1024
 #: literals that a strict decoder refuses, and the same as text; within a text the quotes would make it no JSON
 _LITERALS = tuple(
     (colon + literal, colon + b'"' + literal + b'"')

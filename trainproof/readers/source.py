@@ -16,6 +16,8 @@ from trainproof.readers.streams import MOST_UNPACKED_BYTES, PIECE_BYTES, RATIO_F
 __all__ = ["HEAD_BYTES", "MOST_LINE_BYTES", "LogInput", "Stream"]
 
 HEAD_BYTES = 64 * 1024
+#: bytes handed on at once: small enough for what is decoded from them to stay in the processor's cache
+CHUNK_BYTES = 256 * 1024
 #: a longer line is replaced by an empty one and told as dropped: no logger writes one, and none may fill the memory
 MOST_LINE_BYTES = 64 * 1024 * 1024
 #: one JSON document must fit into memory
@@ -27,13 +29,12 @@ _LFS = b"version https://git-lfs"
 class LogInput:
     """One log file, standard input (path "-"), or `data` given in memory.
 
-    It holds one stream at a time: `open` ends the one before. `overlong` collects the numbers of the lines that
-    `chunks` and `lines` replaced by empty ones.
+    It holds one stream at a time: `open` ends the one before.
     """
 
     def __init__(self, path: str, data: bytes | None = None) -> None:
         self.path = path
-        self.overlong: list[int] = []
+        self._overlong: list[int] = []  # offsets of the lines that `chunks` replaced by empty ones
         self._spool = _spooled(path, data) if path == "-" or data is not None else None
         self._file: IO[bytes] | None = None
         self._head: bytes | None = None
@@ -86,32 +87,44 @@ class LogInput:
         return b"".join(parts)
 
     def chunks(self) -> Iterator[bytes]:
-        """The log in pieces of about 1 MiB that end at a line end (the last one may not).
+        """The log in pieces of about 256 KiB that end at a line end (the last one may not).
 
         A line of more than 64 MiB is replaced by an empty one, so that line numbers stay right, and noted in
         `overlong`; it is never in memory as a whole.
         """
         stream = self.open()
-        self.overlong = []
+        self._overlong = []
         rest: list[bytes] = []  # the pieces of a line whose end has not come yet
-        size, line, skipping = 0, 1, False
-        while piece := stream.read(PIECE_BYTES):
+        size, offset, skipping = 0, 0, False
+        while piece := stream.read(CHUNK_BYTES):
             cut = piece.rfind(b"\n") + 1
             if cut:
-                ended = piece[piece.index(b"\n") : cut] if skipping else piece[:cut]
-                whole = b"".join([*rest, ended])
-                line += count_lines(whole)
-                yield whole
+                start = piece.index(b"\n") if skipping else 0
+                yield b"".join([*rest, memoryview(piece)[start:cut]])
                 rest, size, skipping = [], 0, False
+            offset += len(piece)
             if not skipping:
                 rest.append(piece[cut:])
                 size += len(piece) - cut
                 if size > MOST_LINE_BYTES:
-                    self.overlong.append(line)
+                    self._overlong.append(offset - size)
                     rest, size, skipping = [], 0, True
         self._end()
         if size:
             yield b"".join(rest)
+
+    def overlong(self) -> list[int]:
+        """The numbers of the lines that `chunks` or `lines` replaced by empty ones. Reads the log again where there are any."""
+        if not self._overlong:
+            return []
+        stream, line, done, numbers = self.open(), 1, 0, []
+        for offset in self._overlong:
+            while done < offset:
+                piece = stream.read(min(CHUNK_BYTES, offset - done))
+                line, done = line + count_lines(piece), done + len(piece)
+            numbers.append(line)
+        self._end()
+        return numbers
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """(line number from 1, text without its line end); undecodable bytes are replaced."""

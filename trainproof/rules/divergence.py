@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -59,8 +60,8 @@ def loss_diverged(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     Formula
     level = median of w records; best = running minimum of level (for w = 5 also the median of the first 3); s = 1.4826 median
     |diff log loss| / sqrt 2 over the records so far. Fires when log(level / best) >= 9 x 1.2533 s / sqrt(w), level / best >= 1.5
-    (WARN 1.2) and level - best >= 0.25 (WARN 0.15) x (first - best). Levels over 20, 80 and 320 records are taken every 5, 20 and
-    80 records. Where the best level is not positive, differences in units of the noise replace logarithms and ratios.
+    (WARN 1.2) and level - best >= 0.25 (WARN 0.15) x (first - best). Levels over 20, 80 and 320 records are taken every 10, 40
+    and 160 records. Where the best level is not positive, differences in units of the noise replace logarithms and ratios.
 
     False positives
     Tiny losses of well-trained runs double without meaning (hence the share given back); noise (hence the standard error: none in
@@ -82,7 +83,7 @@ def loss_diverged(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
 
 def _levels(loss: Series, t: LossThresholds) -> Iterator[Level]:
     for width in t.diverged_widths:
-        stride = max(1, width // 4)
+        stride = max(1, width // 2) if width > 5 else 1
         if len(loss) < width + stride:
             return
         if width == 5:
@@ -98,51 +99,71 @@ def _levels(loss: Series, t: LossThresholds) -> Iterator[Level]:
 
 def _departure(loss: Series, level: Level, t: LossThresholds) -> Departure | None:
     """The first FAIL of this level, else its first WARN."""
-    rise = level.level - level.best
-    if not (rise > (t.diverged_ratio_warn - 1) * np.maximum(level.best, 0)).any():  # spare the long way
+    if not _stands_out(loss, level, min(level.hold, t.diverged_records_fast), t).any():  # spares the long way
         return None
-    for severity, ratio, share in (
-        (FAIL, t.diverged_ratio, t.diverged_regained),
-        (WARN, t.diverged_ratio_warn, t.diverged_regained_warn),
+    for severity, share, ways in (
+        (FAIL, t.diverged_regained, _ways_to_fail(level, t)),
+        (WARN, t.diverged_regained_warn, [(t.diverged_ratio_warn, level.hold)]),
     ):
-        fired = _fired(loss, level, ratio, share, t)
-        if severity is FAIL and level.width == 5:
-            fired |= _fired(loss, level._replace(hold=t.diverged_records_fast), t.diverged_ratio_fast, share, t)
-        if fired.any():
-            k = int(np.argmax(fired))
-            begin = max(0, int(level.at[max(0, k - level.hold + 1)]) - level.width // 2)
-            return Departure(
-                severity, level.width, begin, int(level.at[k]), float(level.level[k]), float(level.best[k])
-            )
+        fired = [
+            _held(_stands_out(loss, level, hold, t), _away(loss, level, ratio, share), hold) for ratio, hold in ways
+        ]
+        if first := [k for k in fired if k is not None]:
+            return _departed(severity, level, min(first))
     return None
+
+
+def _ways_to_fail(level: Level, t: LossThresholds) -> list[tuple[float, int]]:
+    """(ratio, entries for which it has to hold)."""
+    slow = (t.diverged_ratio, level.hold)
+    return [slow, (t.diverged_ratio_fast, t.diverged_records_fast)] if level.width == 5 else [slow]
+
+
+def _departed(severity: Severity, level: Level, k: int) -> Departure:
+    begin = max(0, int(level.at[max(0, k - level.hold + 1)]) - level.width // 2)
+    return Departure(severity, level.width, begin, int(level.at[k]), float(level.level[k]), float(level.best[k]))
 
 
 def _still_away(loss: Series, level: Level, t: LossThresholds) -> bool:
     """Whether the last entry of the level is still a WARN by itself: otherwise the run has come back."""
-    now = level._replace(hold=1)
-    return bool(_fired(loss, now, t.diverged_ratio_warn, t.diverged_regained_warn, t)[-1])
+    away = _away(loss, level, t.diverged_ratio_warn, t.diverged_regained_warn)
+    return bool(away[-1] and _stands_out(loss, level, 1, t)[-1])
 
 
-def _fired(loss: Series, level: Level, ratio: float, share: float, t: LossThresholds) -> stats.Bools:
-    """Where the level has held above the best one, by ratio, by standard error and by the share given back."""
-    bar = t.diverged_se * stats.MEDIAN_SE / np.sqrt(level.width)
-    rise = level.level - level.best
-    gained = float(np.median(loss.value[:3])) - level.best
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        held = stats.trailing_minimum(rise - share * np.maximum(gained, 0.0), level.hold) >= 0
-        logs = stats.trailing_minimum(np.log(level.level / level.best), level.hold)
-        fired: stats.Bools = held & (logs >= np.log(ratio)) & (logs >= bar * loss.memo(_noise_of_log)[level.at])
-        if loss.value.min() > 0:
-            return fired
-        noise = loss.memo(stats.noise_so_far)[level.at]
-        ratios = stats.trailing_minimum(np.where(level.best > 0, level.level / level.best, np.inf), level.hold)
-        risen: stats.Bools = stats.trailing_minimum(rise, level.hold) >= np.maximum(bar, t.diverged_noise_units) * noise
-        positive = level.at < int(np.argmax(loss.value <= 0))  # until then no difference was needed, and none is now
-        return np.where(positive, fired, held & (ratios >= ratio) & risen)
+def _held(stands_out: stats.Bools, away: stats.Bools, hold: int) -> int | None:
+    """The first entry that stands out of the noise and ends `hold` entries away from the best level."""
+    for begin, end in stats.runs_of(away):
+        if end - begin >= hold and stands_out[begin + hold - 1 : end].any():
+            return begin + hold - 1 + int(np.argmax(stands_out[begin + hold - 1 : end]))
+    return None
+
+
+def _away(loss: Series, level: Level, ratio: float, share: float) -> stats.Bools:
+    """Where the level is above the best one by ratio and by the share of the improvement given back."""
+    gained = np.maximum(float(np.median(loss.value[:3])) - level.best, 0.0)
+    high = (level.best <= 0) | (level.level >= ratio * level.best)
+    return np.asarray(high & (level.level - level.best >= share * gained))
+
+
+def _stands_out(loss: Series, level: Level, hold: int, t: LossThresholds) -> stats.Bools:
+    """Where the last `hold` levels all stand above the best one by many standard errors of the noise of the records so far.
+
+    In logarithms; in units of the loss from its first value on that has none.
+    """
+    bar = t.diverged_se * stats.MEDIAN_SE / math.sqrt(level.width)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        height = np.log(level.level / level.best)
+    logs = stats.trailing_minimum(height, hold) >= bar * loss.memo(_noise_of_log)[level.at]
+    if loss.memo(np.min) > 0:
+        return np.asarray(logs)
+    noise = max(bar, t.diverged_noise_units) * loss.memo(stats.noise_so_far)[level.at]
+    rises = stats.trailing_minimum(level.level - level.best, hold) >= noise
+    return np.where(level.at < int(np.argmax(loss.value <= 0)), logs, rises)
 
 
 def _noise_of_log(x: stats.Floats) -> stats.Floats:
-    return stats.noise_so_far(np.log(x))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return stats.noise_so_far(np.log(x))
 
 
 def _told(loss: Series, seen: Departure, still_away: bool, t: LossThresholds) -> Sighting:

@@ -157,7 +157,7 @@ def _erratic(frame: Frame, evals: Series, noise: Floats, t: EvaluationThresholds
     if "loss" not in frame or len(loss := frame["loss"].finite) < 10:
         return out
     level = loss.memo(stats.median5)
-    at = np.searchsorted(loss.step, evals.step, side="right") - 1
+    at = loss.upto(evals.step)
     trained = np.where(at >= 9, level[4] - level[np.maximum(at, 4)], 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         apart = level_so_far(evals.value, 3) - level[np.maximum(at, 4)]

@@ -196,7 +196,7 @@ def grad_vanishing(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
     m5 = loss.memo(stats.median5)
     with np.errstate(invalid="ignore", over="ignore"):
         above = m5 > np.minimum.accumulate(np.fmin(m5, np.inf)) + loss.memo(stats.baseline).scale
-    at = np.searchsorted(loss.step, grads.step, side="right") - 1
+    at = loss.upto(grads.step)
     run = stats.first_run(low & (at >= 0) & above[np.maximum(at, 0)], t.vanishing_records)
     if run:
         flagged = run[0] + t.vanishing_records - 1

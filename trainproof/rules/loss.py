@@ -1,4 +1,4 @@
-"""Family TP2: the training loss. Divergence is in `divergence`, spikes and shifts in `spikes`, the rest here."""
+"""Family TP2: the training loss. Divergence, plateau, and spikes and shifts have modules of their own, the rest is here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from trainproof import stats
 from trainproof.frame import Frame, Series
-from trainproof.rules import divergence, spikes  # noqa: F401  registers TP201, TP202, TP203 and TP210
+from trainproof.rules import divergence, plateau, spikes  # noqa: F401  registers TP201 to TP204 and TP210
 from trainproof.rules.registry import (
     CROSS_ENTROPY,
     FAIL,
@@ -26,129 +26,6 @@ from trainproof.thresholds import LossThresholds
 from trainproof.verdict import Evidence, Severity
 
 NOT_PREFERENCE = SUPERVISED - {"preference"}
-
-
-@rule(
-    "TP204",
-    "plateau",
-    severity=WARN,
-    needs=("loss",),
-    objectives=SUPERVISED,
-    min_records=100,
-    fix="Raise the learning rate or change the schedule; check that the data still has something to teach; or stop here and save the rest.",
-)
-def plateau(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
-    """The loss has stopped moving while a good part of the run is still to come.
-
-    What it does
-    At each judging point, fits a robust slope to the last 30 % of the records and asks whether even the slope plus two standard
-    errors is under 1 % of the level.
-
-    Why it matters
-    The rest of the run buys nothing, or something keeps the model from learning further.
-
-    Formula
-    |Theil-Sen change| + 2 SE < 1 % of the level over the last max(50, 30 %) or half of the records, with at least 20 % of the planned steps left and
-    the learning rate at 20 % of its peak or more; the finding stands only if the loss never left that level again.
-
-    False positives
-    The end of a schedule (the guards on steps left and learning rate); noise (when the standard error is too large the rule is
-    skipped as "too noisy to tell"); coarsely printed losses (10 records are averaged first).
-
-    What to try
-    Look at evaluation metrics before believing a flat training loss.
-    """
-    loss = frame["loss"].finite
-    if len(loss) < t.plateau_min_records:
-        raise CannotTell(f"{len(loss)} finite records, needs {t.plateau_min_records}")
-    counts = [
-        int(n)
-        for n in stats.schedule(len(loss))
-        if n >= t.plateau_min_records and _much_is_left(frame, loss, int(n), t)
-    ]
-    x = _smooth_if_quantised(loss.value, t)
-    noisy = 0
-    for count in counts:
-        for share in t.plateau_shares:
-            lo = count - max(t.plateau_records, int(share * count))
-            state = _flat(x, lo, count, t)
-            noisy += state is None
-            if state:
-                yield _plateau_told(loss, x, lo, count, share, t)
-                return
-    if counts and noisy == len(counts) * len(t.plateau_shares):
-        raise CannotTell("too noisy to tell")
-
-
-def _flat(x: stats.Floats, lo: int, count: int, t: LossThresholds) -> bool | None:
-    """Whether x[lo:count] does not move, and nothing after it did; None when its noise hides the answer."""
-    if _clearly_moving(x[lo:count], t):
-        return False
-    level = abs(float(np.median(x[lo:count])))
-    seen = stats.trend(x, lo, count)
-    if abs(seen.change) + 2 * seen.se < t.plateau_change * level:
-        return not _left_later(x, count, level, seen.se, t)
-    return None if abs(seen.change) - 2 * seen.se < t.plateau_change * level else False
-
-
-def _plateau_told(loss: Series, x: stats.Floats, lo: int, count: int, share: float, t: LossThresholds) -> Sighting:
-    level = float(np.median(x[lo:count]))
-    change = stats.trend(x, lo, count).change / abs(level)
-    return sighting(
-        WARN,
-        f"the loss changed by {change:+.2%} of its level {level:.4g} over the {count - lo} records up to step {loss.step[count - 1]}, "
-        "and has not fallen since.",
-        loss,
-        first=lo,
-        last=len(loss) - 1,
-        flagged=count - 1,
-        threshold={"change": t.plateau_change, "share": share},
-    )
-
-
-def _clearly_moving(window: stats.Floats, t: LossThresholds) -> bool:
-    """A cheap look at a long window through a sample of it: a trend that is clear there needs no closer look."""
-    sample = stats.thinned(window)
-    if len(sample) == len(window):
-        return False
-    seen = stats.trend(sample, 0, len(sample))
-    return abs(seen.change) - 4 * seen.se > t.plateau_change * abs(float(np.median(sample)))
-
-
-def _much_is_left(frame: Frame, loss: Series, count: int, t: LossThresholds) -> bool:
-    """Whether the run still has steps to come and a learning rate to use them. Raises CannotTell when nothing says so."""
-    step, total = int(loss.step[count - 1]), frame.total_steps
-    lr = frame["lr"].finite if "lr" in frame else None
-    if total is None and (lr is None or lr.constant):
-        raise CannotTell(
-            "neither the planned steps (--fact total_steps=N) nor a decaying learning rate say how much is left"
-        )
-    if total is not None and step > (1 - t.plateau_left) * total:
-        return False
-    if lr is None:
-        return True
-    upto = lr.value[: int(np.searchsorted(lr.step, step, side="right"))]
-    return not len(upto) or float(upto[-1]) >= t.plateau_lr * float(upto.max())
-
-
-def _smooth_if_quantised(x: stats.Floats, t: LossThresholds) -> stats.Floats:
-    """x, or its trailing mean over 10 records where distinct values are few (bfloat16 losses move in steps of 2^-7)."""
-    head = x[: stats.THINNED]
-    if len(np.unique(head)) > len(head) / 4:
-        return x
-    width = t.plateau_quantised
-    total = np.concatenate(([0.0], np.cumsum(x)))
-    smooth = x.copy()
-    smooth[width - 1 :] = (total[width:] - total[:-width]) / width
-    return smooth
-
-
-def _left_later(x: stats.Floats, count: int, level: float, se: float, t: LossThresholds) -> bool:
-    """Whether the loss fell again by more than the plateau allows after record `count`."""
-    rest = x[count:]
-    if len(rest) < t.plateau_records:
-        return False
-    return float(np.median(rest[-t.plateau_records :])) < level * (1 - t.plateau_change) - 2 * se
 
 
 @rule(

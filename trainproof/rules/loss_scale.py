@@ -196,7 +196,7 @@ def _regained(scale: Series, flagged: int, t: NumericsThresholds) -> bool:
 def _still_skipping(frame: Frame, scale: Series, since: int, t: NumericsThresholds) -> int | None:
     """The first record from `since` on at a scale <= 1, or at its lowest so far, with steps still being skipped; None if there is none."""
     seen = overflows(frame, t)
-    at = np.searchsorted(seen.series.step, scale.step, side="right") - 1
+    at = seen.series.upto(scale.step)
     skipping = window_share(seen, t)[np.maximum(at, 0)] > t.overflow_share_warn
     lowest = np.minimum.accumulate(scale.value)
     held = np.concatenate(([False], (scale.value[1:] == lowest[1:]) & (scale.value[1:] == scale.value[:-1])))

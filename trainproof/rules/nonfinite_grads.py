@@ -113,7 +113,7 @@ def _harmful(frame: Frame, grads: Series, bad: stats.Bools, t: NumericsThreshold
 def _without_scaler(frame: Frame, grads: Series, t: NumericsThresholds) -> stats.Bools:
     if "loss_scale" in frame and len(frame["loss_scale"]):
         scale = frame["loss_scale"]
-        at = np.searchsorted(scale.step, grads.step, side="right") - 1
+        at = scale.upto(grads.step)
         value = scale.value[np.maximum(at, 0)]
         return (at >= 0) & (value > 0) & (value <= t.grad_scale)
     precision = frame.facts.text("precision") or ""

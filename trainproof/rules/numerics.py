@@ -153,7 +153,7 @@ def zero_loss_nonfinite_grad(frame: Frame, _: NumericsThresholds) -> Iterator[Si
         if name != "grad_norm" and not name.startswith("eval/loss"):
             continue
         bad = np.flatnonzero(~np.isfinite(series.value))
-        at = np.searchsorted(loss.step, series.step[bad], side="right") - 1
+        at = loss.upto(series.step[bad])
         hidden = (at >= 0) & zero[np.maximum(at, 0)]
         if name == "grad_norm":
             hidden &= loss.step[np.maximum(at, 0)] == series.step[bad]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -33,28 +34,42 @@ def episodes(loss: Series, t: LossThresholds) -> list[Episode]:
     """
     m5 = loss.memo(stats.median5)
     base = loss.memo(stats.baseline)
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        rise = m5 - base.median
-        above = (rise >= t.spike_z * base.scale) & (rise >= (t.spike_ratio - 1) * np.abs(base.median))
-        # Batches of two kinds make a loss with two levels: what the records before reached now and then is no spike.
-        above &= m5 > base.high
-        # Losses are skewed: what is far in units of the scale may be near in logarithms.
-        above &= (base.median <= 0) | (np.log(m5 / base.median) >= t.spike_log_z * base.scale / base.median)
     found: list[Episode] = []
     stop = 0
-    for flagged in np.flatnonzero(above):
+    for flagged in _high(m5, base, t).tolist():
         if flagged < stop:
             continue
         median, scale = float(base.median[flagged]), float(base.scale[flagged])
-        stop = _recovery(m5, int(flagged), median, t)
-        found.append(Episode(int(flagged) - 4, int(flagged), stop, median, scale))
+        stop = _recovery(m5, flagged, median, t)
+        found.append(Episode(flagged - 4, flagged, stop, median, scale))
     return found
+
+
+def _high(m5: stats.Floats, base: stats.Baseline, t: LossThresholds) -> stats.Ints:
+    """The records whose median of 5 stands far above the baseline."""
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        at = np.flatnonzero(m5 > base.high)
+        level, median, scale, high = m5[at], base.median[at], base.scale[at], base.high[at]
+        spread = scale / np.abs(median)
+        far = (level - median >= t.spike_z * scale) & (level - median >= (t.spike_ratio - 1) * np.abs(median))
+        # Batches of two kinds make a loss with two levels: what the records before reached now and then, give or take the
+        # noise of the upper level, is no spike.
+        far &= level - high >= t.spike_high_z * spread * np.abs(high)
+        # Losses are skewed: what is far in units of the scale may be near in logarithms.
+        far &= (median <= 0) | (np.log(level / median) >= t.spike_log_z * spread)
+    return at[far]
 
 
 def _recovery(m5: stats.Floats, flagged: int, median: float, t: LossThresholds) -> int:
     """The first record after `flagged` whose median of 5 is back near the level left, or the end."""
-    back = np.flatnonzero(m5[flagged:] <= median + (t.recovered_ratio - 1) * abs(median))
-    return flagged + int(back[0]) if len(back) else len(m5)
+    level = median + (t.recovered_ratio - 1) * abs(median)
+    start, size = flagged, 64
+    while start < len(m5):  # in pieces that grow: an episode is short, and a log may have many
+        back = np.flatnonzero(m5[start : start + size] <= level)
+        if len(back):
+            return start + int(back[0])
+        start, size = start + size, 2 * size
+    return len(m5)
 
 
 @rule(
@@ -77,9 +92,9 @@ def loss_spike_episode(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     Spikes cost progress, and a run that spikes more and more often is on the way to diverge.
 
     Formula
-    M, S = median and max(1.4826 MAD, 0.02 M, print quantum) of the 64 (at least 20) records that end 5 before; fires when median of
-    5
-    >= M + 5 S, log(median of 5 / M) >= 4 S / M and >= 1.10 M. At once: one record with z >= 8 and >= 1.5 M beside a corroborating record within 2 records.
+    M, S, H = median, max(1.4826 MAD, 0.02 M, print quantum) and 95th percentile of the 64 (at least 20) records that end 5 before; fires
+    when the median of 5 is >= M + 5 S, >= 1.10 M, >= H (1 + 2 S / M), and log(median of 5 / M) >= 4 S / M. At once: one record with z >= 8
+    and >= 1.5 M beside a corroborating record within 2 records.
 
     False positives
     Isolated outliers (a median of 5 ignores them); the first 20 records; running means (skipped). None in 97 public runs.
@@ -129,13 +144,11 @@ def _immediate(frame: Frame, loss: Series, t: LossThresholds) -> list[Episode]:
     """Single records far above the baseline that another metric corroborates."""
     base = loss.memo(stats.baseline)
     with np.errstate(invalid="ignore", over="ignore"):
-        high = (loss.value >= base.median + t.fast_z * base.scale) & (
-            loss.value - base.median >= (t.fast_ratio - 1) * np.abs(base.median)
-        )
-    high[: t.fast_min_records] = False
+        high = np.flatnonzero(loss.value - base.median >= t.fast_z * base.scale)
+        rise = loss.value[high] - base.median[high]
+        high = high[(rise >= (t.fast_ratio - 1) * np.abs(base.median[high])) & (high >= t.fast_min_records)]
     found = []
-    for i in np.flatnonzero(high):
-        index = int(i)
+    for index in high.tolist():
         what, more = _corroboration(frame, loss, index, t)
         if what:
             found.append(
@@ -258,7 +271,7 @@ def level_shift(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
 
     Formula
     z = (loss - M) / S clipped to +-4; fires when the cumulative sum of z - 0.5 stands 25 above its minimum, and the median of the 20
-    records after the change differs from that of the 20 before by >= 2.5 S and >= 3 %.
+    records after the change is above that of the 20 before by >= 2.5 S, by >= 3 %, and by >= 2.5 S / M in logarithms.
 
     False positives
     Planned changes (curriculum, longer sequences) are shifts too: they are told with the step. Episodes of TP201 and restarts are
@@ -274,24 +287,16 @@ def level_shift(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     start = int(np.argmax(np.isfinite(base.median)))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         z = np.clip((loss.value - base.median) / base.scale, -t.shift_clip, t.shift_clip)
-    z = np.where(np.isfinite(z), z, 0.0)
+    np.nan_to_num(z, copy=False)
     explained = np.zeros(len(loss), dtype=bool)
     for episode in loss.derived(episodes, t):
         explained[max(0, episode.begin - t.shift_side) : episode.stop + stats.BASELINE_WINDOW] = True
-    offset = start
-    while (hit := stats.page_hinkley(z[offset:], t.shift_delta, t.shift_lambda)) is not None:
-        flagged = offset + hit
-        change = _change_point(z, offset, flagged, t)
+    while hit := stats.page_hinkley(z, t.shift_delta, t.shift_lambda, start):
+        flagged, change = hit
         if not explained[change : flagged + 1].any() and (seen := _shift(loss, base, change, flagged, t)):
             yield seen
             return
-        offset = flagged + 1
-
-
-def _change_point(z: stats.Floats, offset: int, flagged: int, t: LossThresholds) -> int:
-    """Where the cumulative sum last stood at its minimum: the most likely beginning of the shift."""
-    total = np.cumsum(z[offset : flagged + 1] - t.shift_delta)
-    return offset + int(np.argmin(total)) + 1 if total.min() < 0 else offset
+        start = flagged + 1
 
 
 def _shift(loss: Series, base: stats.Baseline, change: int, flagged: int, t: LossThresholds) -> Sighting | None:
@@ -303,7 +308,9 @@ def _shift(loss: Series, base: stats.Baseline, change: int, flagged: int, t: Los
         float(np.median(loss.value[change : change + side])),
     )
     scale = float(base.scale[change])
-    if not (after - before >= t.shift_scales * scale and after - before >= t.shift_share * abs(before)):
+    if after - before < max(t.shift_scales * scale, t.shift_share * abs(before)):
+        return None
+    if before > 0 and math.log(after / before) < t.shift_scales * scale / before:  # losses are skewed
         return None
     flagged = max(flagged, change + side - 1)
     back = float(np.median(loss.value[-side:])) <= before

@@ -73,7 +73,7 @@ def staircase_at_epochs(frame: Frame, t: EvaluationThresholds) -> Iterator[Sight
 def epoch_edges(frame: Frame, loss: Series) -> Ints:
     """Indices of the loss records at which epochs begin, the first included, and the end. Raises CannotTell when epochs are not known."""
     if "epoch" in frame and len(epoch := frame["epoch"].finite):
-        at = np.clip(np.searchsorted(epoch.step, loss.step, side="right") - 1, 0, None)
+        at = np.clip(epoch.upto(loss.step), 0, None)
         number = np.floor(epoch.value[at] - 1e-9)  # the record at exactly 1.0 is the last of the first epoch
     elif steps := frame.facts.number("steps_per_epoch"):
         number = np.floor((loss.step - 1) / steps)
@@ -123,7 +123,7 @@ def _rate_cut(frame: Frame, loss: Series, edge: Boundary, t: EvaluationThreshold
     if "lr" not in frame or not len(lr := frame["lr"].finite):
         return False
     steps = loss.step[[edge.at - edge.m, edge.at + edge.m - 1]]
-    before, after = lr.value[np.clip(np.searchsorted(lr.step, steps, side="right") - 1, 0, None)]
+    before, after = lr.value[np.clip(lr.upto(steps), 0, None)]
     return bool(after <= t.staircase_rate_cut * before)
 
 

@@ -94,7 +94,7 @@ def _too_good(evals: Series, flagged: int, what: str, t: EvaluationThresholds) -
 
 def beside(loss: Series, evals: Series) -> tuple[Floats, Floats]:
     """The training loss at or before each evaluation, and the median of its last 3 (fewer at the start); NaN before the first."""
-    at = np.searchsorted(loss.step, evals.step, side="right") - 1
+    at = loss.upto(evals.step)
     last = loss.value[np.maximum(at, 0)]
     three = np.stack([loss.value[np.maximum(at - back, 0)] for back in range(3)])
     level = np.median(three, axis=0)
