@@ -354,6 +354,47 @@ class EvaluationThresholds(msgspec.Struct, frozen=True):
     scale_near: float = 0.15  # relative distance from the declared factor
 
 
+class DataOrderThresholds(msgspec.Struct, frozen=True):
+    """Family TP6."""
+
+    # TP601 periodic-loss. Source: measured (0 of 112 public runs; a public run with batches grouped by length has r = 0.96).
+    period_min_records: int = 15
+    period_window: int = 600  # latest records
+    period_r: float = 0.6  # autocorrelation at the period
+    period_r_few: float = 0.75  # the same under ...
+    period_few: int = 60  # ... records
+    period_se: float = 3.6  # standard errors 1 / sqrt(pairs) of it
+    period_r_twice: float = 0.45  # at twice the period
+    period_se_twice: float = 2.0  # standard errors of it
+    period_trough: float = 0.1  # somewhere before the period
+    period_repeats: int = 3  # periods
+    period_amplitude: float = 0.05  # range of the phase medians over the level, INFO
+    period_amplitude_warn: float = 0.20
+    period_amplitude_epoch: float = 0.10  # where the period is the epoch
+    period_epoch: float = 0.10  # relative distance from the epoch's length
+
+    # TP603 mixture-shift. Source: reasoned.
+    mixture_min_records: int = 60
+    mixture_share: float = 0.10  # difference of shares
+    mixture_relative: float = 0.30  # of the first
+    mixture_z: float = 4.0  # |Mann-Kendall Z|
+
+    # TP604 repeated-sequence. Source: convention (two batches do not agree in 6 digits five times).
+    repeat_min_records: int = 20
+    repeat_records: int = 5  # consecutive
+    repeat_digits: int = 6  # significant digits
+    repeat_tried: int = 20  # latest earlier places of the last value
+    order_min_records: int = 20  # records of an epoch
+    order_most: int = 4096  # records of an epoch compared
+    order_r: float = 0.9  # correlation of two epochs
+
+    # TP605 tokens-per-step-drift. Source: reasoned.
+    tokens_min_records: int = 60
+    tokens_times: float = 1.5  # between the outer quarters
+    tokens_z: float = 4.0  # |Mann-Kendall Z|
+    tokens_levels: int = 8  # different rates of a planned ramp
+
+
 class PreferenceThresholds(msgspec.Struct, frozen=True):
     """Family TP8."""
 
@@ -461,6 +502,7 @@ class Thresholds(msgspec.Struct, frozen=True):
     learning_rate: LearningRateThresholds = LearningRateThresholds()
     gradients: GradientThresholds = GradientThresholds()
     evaluation: EvaluationThresholds = EvaluationThresholds()
+    data_order: DataOrderThresholds = DataOrderThresholds()
     preference: PreferenceThresholds = PreferenceThresholds()
 
     def with_overrides(self, overrides: dict[str, float]) -> Thresholds:

@@ -82,6 +82,8 @@ NAMES = [
     "epoch",
     "eval/loss",
     "eval/wer",
+    "tokens",
+    "mixture/web",
     "reward",
     "reward_std",
     "entropy",

@@ -10,7 +10,7 @@ from trainproof import stats
 from trainproof.frame import Frame
 from trainproof.rules.registry import FAIL, WARN, CannotTell, Sighting, evidence, rule, sighting
 from trainproof.rules.rewards import REWARD
-from trainproof.rules.states import at_steps, finite, lasting, level
+from trainproof.rules.states import finite, holds_since, lasting, level
 from trainproof.thresholds import PreferenceThresholds
 
 #: how badly attention is aligned with its input, and how well, as trainers of speech models log it
@@ -52,16 +52,9 @@ def alignment_not_learned(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
     error = series.value if name in ERRORS else 1 - series.value
     loss = frame["loss"].finite
     counts = [int(n) for n in stats.schedule(len(series)) if n >= t.alignment_min_records]
-    state = lasting(
-        np.array(
-            [
-                _unaligned(error[:n], t) and _fell(loss.value[: at_steps(loss, series.step[n - 1 : n])[0] + 1], t)
-                for n in counts
-            ]
-        ),
-        1,
-    )
-    if state:
+    fell = loss.upto(series.step) + 1
+    since = holds_since(counts, lambda n: _unaligned(error[:n], t) and _fell(loss.value[: fell[n - 1]], t))
+    if since:
         tenth = max(1, len(error) // 10)
         yield sighting(
             WARN,
@@ -70,7 +63,7 @@ def alignment_not_learned(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
             series,
             first=0,
             last=len(series) - 1,
-            flagged=counts[state.told] - 1,
+            flagged=since - 1,
             threshold={"share": t.alignment_share, "z": t.alignment_z},
         )
 
@@ -139,7 +132,7 @@ def _unpaid(frame: Frame, steps: stats.Ints, t: PreferenceThresholds) -> stats.B
     out = np.zeros(len(steps), bool)
     if "reward" in frame and len(reward := frame["reward"].finite) >= t.truncated_records:
         paid = np.concatenate(([0], np.cumsum(reward.value != 0)))
-        at = at_steps(reward, steps) + 1
+        at = reward.upto(steps) + 1
         out = (at >= t.truncated_records) & (paid[at] == paid[np.maximum(at - t.truncated_records, 0)])
     return out
 
@@ -174,10 +167,11 @@ def length_without_reward(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
     """
     length, reward = finite(frame, "completion_length", t.length_min_records), frame["reward"].finite
     counts = [int(n) for n in stats.schedule(len(length)) if n >= t.length_min_records]
-    ends = at_steps(reward, length.step)
-    grown = [_grows(length.value[:n], t) and not _earns(reward.value[: ends[n - 1] + 1], t) for n in counts]
-    state = lasting(np.array(grown, bool), 1)
-    if state:
+    ends = reward.upto(length.step)
+    since = holds_since(
+        counts, lambda n: _grows(length.value[:n], t) and not _earns(reward.value[: ends[n - 1] + 1], t)
+    )
+    if since:
         tenth = len(length) // 10
         yield sighting(
             WARN,
@@ -186,7 +180,7 @@ def length_without_reward(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
             length,
             first=0,
             last=len(length) - 1,
-            flagged=counts[state.told] - 1,
+            flagged=since - 1,
             threshold={"times": t.length_times, "z": t.length_z},
             more=evidence(reward, [0, len(reward) - 1]) if len(reward) else (),
         )

@@ -10,7 +10,7 @@ from trainproof import stats
 from trainproof.frame import Frame, Series
 from trainproof.rules.registry import FAIL, INFO, WARN, CannotTell, Sighting, rule, sighting
 from trainproof.rules.rewards import REWARD
-from trainproof.rules.states import at_steps, finite, lasting, rises
+from trainproof.rules.states import finite, lasting, rises
 from trainproof.stats import Bools
 from trainproof.thresholds import PreferenceThresholds
 from trainproof.verdict import Severity
@@ -80,7 +80,7 @@ def _lost(frame: Frame, kl: Series, m5: stats.Floats, t: PreferenceThresholds) -
     if len(reward) < 2 * t.entropy_first:
         return out
     start = float(np.median(reward.value[: t.entropy_first]))
-    at = at_steps(reward, kl.step)
+    at = reward.upto(kl.step)
     poor = (at >= t.entropy_first) & ~(reward.memo(stats.median5)[np.maximum(at, 0)] > start)
     state = lasting((m5 > t.kl_high) & poor, t.kl_records)
     if state:
@@ -97,7 +97,7 @@ def _jumped(frame: Frame, kl: Series, m5: stats.Floats, t: PreferenceThresholds)
     high[: t.kl_grace] = False
     if "reward" not in frame or not len(reward := frame["reward"].finite):
         return high
-    at = at_steps(reward, kl.step)
+    at = reward.upto(kl.step)
     gained = reward.memo(stats.median5) > reward.memo(stats.baseline).median
     return high & ~((at >= 0) & gained[np.maximum(at, 0)])
 

@@ -11,7 +11,7 @@ from trainproof import stats
 from trainproof.frame import Frame
 from trainproof.rules import adversarial, completions, policy, rewards  # noqa: F401  registers TP804 to TP814
 from trainproof.rules.registry import FAIL, INFO, WARN, CannotTell, Sighting, evidence, rule, sighting
-from trainproof.rules.states import at_steps, finite
+from trainproof.rules.states import finite
 from trainproof.thresholds import PreferenceThresholds
 from trainproof.verdict import Evidence, Severity
 
@@ -173,7 +173,7 @@ def preference_saturated(frame: Frame, t: PreferenceThresholds) -> Iterator[Sigh
     if name not in frame:
         raise CannotTell("neither accuracies nor margins in the log")
     told = frame[name].finite
-    at = at_steps(told, loss.step)
+    at = told.upto(loss.step)
     sure = (
         (at >= 0) & (told.memo(stats.median5)[np.maximum(at, 0)] >= least) if len(told) else np.zeros(len(loss), bool)
     )
@@ -195,7 +195,7 @@ def preference_saturated(frame: Frame, t: PreferenceThresholds) -> Iterator[Sigh
 def _early(frame: Frame, steps: stats.Ints, t: PreferenceThresholds) -> stats.Bools:
     """Which steps come before half of the first epoch, or of the planned steps. Raises CannotTell when neither is known."""
     if "epoch" in frame and len(epoch := frame["epoch"].finite):
-        at = at_steps(epoch, steps)
+        at = epoch.upto(steps)
         early: stats.Bools = (at < 0) | (epoch.value[np.maximum(at, 0)] < t.saturated_epoch)
         return early
     if frame.total_steps is None:

@@ -25,6 +25,7 @@ FAMILIES = {
     "TP3": "learning_rate",
     "TP4": "gradients",
     "TP5": "evaluation",
+    "TP6": "data_order",
     "TP8": "preference",
 }
 

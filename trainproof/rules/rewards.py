@@ -9,7 +9,7 @@ import numpy as np
 from trainproof import stats
 from trainproof.frame import Frame, Series
 from trainproof.rules.registry import FAIL, INFO, WARN, CannotTell, Sighting, rule, sighting
-from trainproof.rules.states import at_steps, finite, lasting, rises
+from trainproof.rules.states import finite, holds_since, lasting, rises
 from trainproof.thresholds import PreferenceThresholds
 
 REWARD = frozenset({"rl"})
@@ -76,7 +76,7 @@ def _dead(frame: Frame, series: Series, t: PreferenceThresholds) -> int | None:
     mine, theirs = reward.align(grads)
     still = (grads.value[theirs] == 0) & (reward.value[mine] == reward.value[-1])
     dead = lasting(still, t.signal_dead)
-    return None if dead is None else int(at_steps(series, reward.step[mine[dead.told : dead.told + 1]])[0])
+    return None if dead is None else int(series.upto(reward.step[mine[dead.told : dead.told + 1]])[0])
 
 
 def _floor(frame: Frame, t: PreferenceThresholds) -> Iterator[Sighting]:
@@ -193,8 +193,8 @@ def reward_never_rises(frame: Frame, t: PreferenceThresholds) -> Iterator[Sighti
     """
     reward = finite(frame, "reward", t.still_min_records)
     counts = [int(n) for n in stats.schedule(len(reward)) if n >= t.still_min_records]
-    first = next((k for k in range(len(counts) - 1, -1, -1) if not _stands(reward.value[: counts[k]], t)), -1) + 1
-    if first == len(counts):
+    since = holds_since(counts, lambda n: _stands(reward.value[:n], t))
+    if since is None:
         return
     quarter = len(reward) // 4
     yield sighting(
@@ -204,7 +204,7 @@ def reward_never_rises(frame: Frame, t: PreferenceThresholds) -> Iterator[Sighti
         reward,
         first=0,
         last=len(reward) - 1,
-        flagged=counts[first] - 1,
+        flagged=since - 1,
         threshold={"gain": t.still_gain, "z": t.still_z},
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,16 @@ def lasting(state: Bools, records: int) -> Lasting | None:
     return Lasting(run[0], run[0] + records - 1) if run and run[1] - run[0] >= records else None
 
 
+def holds_since(counts: Sequence[int], holds: Callable[[int], bool]) -> int | None:
+    """The first of the record counts from which on `holds` is true at every count to the last; None when it is not at the last."""
+    since = None
+    for count in reversed(counts):
+        if not holds(count):
+            break
+        since = count
+    return since
+
+
 def level(x: Floats, width: int) -> tuple[Ints, Floats]:
     """(index of the last record, median) of windows of `width` records: each up to record 2,048, then every 16th."""
     exact = stats.BASELINE_EXACT
@@ -46,9 +57,3 @@ def finite(frame: Frame, name: str, records: int) -> Series:
 def rises(frame: Frame, name: str, z: float) -> bool:
     """Whether the metric is logged and has a clear upward trend (Mann-Kendall Z of its block medians above `z`)."""
     return name in frame and stats.mann_kendall(stats.block_medians(frame[name].finite.value)) > z
-
-
-def at_steps(series: Series, steps: Ints) -> Ints:
-    """Index of the last point of `series` at or before each step, -1 where there is none."""
-    index: Ints = np.searchsorted(series.step, steps, side="right") - 1
-    return index
