@@ -59,7 +59,7 @@ def periodic_loss(frame: Frame, t: DataOrderThresholds) -> Iterator[Sighting]:
     Log the lengths of a batch beside its loss.
     """
     loss = finite(frame, "loss", t.period_min_records)
-    counts = [int(n) for n in stats.schedule(len(loss), t.period_min_records)]
+    counts = sorted({*stats.renewals(len(loss), t.period_min_records).tolist(), len(loss)})
     last = _period(loss.value[-t.period_window :], t)
     if last is None:
         return
