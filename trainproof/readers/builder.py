@@ -58,6 +58,16 @@ class FrameBuilder:
         self._dropped_count = 0
         self._masked: set[str] = set()
         self._events: list[Event] = []
+        self._runs: dict[str, FrameBuilder] = {}
+
+    def run(self, name: str) -> FrameBuilder:
+        """The builder of one of several runs that the log holds side by side; `build` gives its frames under that name.
+
+        What is declared and dropped here, outside of all runs, counts for each of them and for the first of them.
+        """
+        if name not in self._runs:
+            self._runs[name] = FrameBuilder()
+        return self._runs[name]
 
     def add(self, step: int, values: Mapping[str, float], line: int) -> None:
         """One record. A value that was not logged is absent from `values`; a NaN in it means that the logger wrote NaN.
@@ -113,18 +123,45 @@ class FrameBuilder:
         """The logger's own end-of-run marker was seen."""
         self.ended = True
 
-    def build(self, source: Source, facts: Facts | None = None) -> list[Frame]:
-        """The runs of this log, usually one. `facts` are those given by the user; they win over what the log declares.
+    def build(self, source: Source, facts: Facts | None = None, beside: Facts | None = None) -> list[Frame]:
+        """The runs of this log, usually one. `facts` are those given by the user; they win over what the log declares,
+        which wins over what lies `beside` the log.
 
         Raises UsageError when the user's mapping names a metric that the log does not have.
         """
-        raw = self._all_series()
+        given, around = facts or Facts(), self.facts.merged(beside or Facts())
+        if not self._runs:
+            return self._frames(self._all_series(), self.mapping, source, given.merged(around))
+        series = {name: run._all_series() for name, run in self._runs.items()}
+        resolve(dict.fromkeys(metric for run in series.values() for metric in run), self.mapping)
+        self._hand_on()
+        return [
+            frame
+            for name, run in self._runs.items()
+            for frame in run._frames(
+                series[name],
+                {ours: theirs for ours, theirs in self.mapping.items() if theirs in series[name]},
+                source._replace(name=name),
+                given.merged(run.facts).merged(around),
+            )
+        ]
+
+    def _hand_on(self) -> None:
+        """Give what was dropped outside of all runs to the first of them."""
+        first = next(iter(self._runs.values()))
+        first._dropped = [*self._dropped, *first._dropped][:DROPPED_SHOWN]
+        first._dropped_count += self._dropped_count
+
+    def _frames(
+        self, raw: dict[str, Series], mapping: Mapping[str, str], source: Source, facts: Facts
+    ) -> list[Frame]:
+        """One run's series under our names, split where the log holds several runs one after another."""
         declared = {name: float(series.value[0]) for name, series in raw.items() if _declares_fact(series)}
-        names = resolve([name for name in raw if name not in declared], self.mapping)
+        names = resolve([name for name in raw if name not in declared], mapping)
         frame = Frame(
             {ours: _renamed(raw[theirs], ours) for theirs, ours in names.items()},
             source,
-            (facts or Facts()).merged(self.facts).merged(Facts(declared, "the log's records")),
+            facts.merged(Facts(declared, "the log's records")),
             dropped=tuple(self._dropped),
             dropped_count=self._dropped_count,
             masked=frozenset(names.get(name, name) for name in self._masked),

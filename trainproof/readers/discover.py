@@ -154,8 +154,7 @@ def _read(named: str, found: _Found, mapping: Mapping[str, str] | None, facts: F
         for log in found.files:
             _read_file(log, found.reader, out)
         beside = Facts() if named == "-" else facts_beside(Path(found.files[0].path))
-        known = (facts or Facts()).merged(out.facts).merged(beside)
-        frames = out.build(Source(path, found.reader.name), known)
+        frames = out.build(Source(path, found.reader.name), facts, beside)
     except TrainproofError as error:
         return Log(named, path, [], error)
     return Log(
