@@ -58,6 +58,7 @@ FACT_NAMES: dict[str, tuple[str, ...]] = {
     "weight_decay": (),
     "memory_limit": (),
     "nan_filter": ("logging_nan_inf_filter",),
+    "status": (),
 }
 
 _CANONICAL = {alias: name for name, aliases in FACT_NAMES.items() for alias in (name, *aliases)}

@@ -162,6 +162,6 @@ def test_a_folder_or_a_pipe_of_that_name_is_not_waited_for(tmp_path: Path) -> No
 
 @given(st.text(max_size=300))
 def test_no_text_breaks_the_yaml_scanner(text: str) -> None:
-    for key, value in beside._yaml_fields(text):
+    for key, value in beside.yaml_fields(text):
         assert key
         assert isinstance(value, str)

@@ -163,3 +163,34 @@ def test_the_users_mapping() -> None:
     other.add(1, {"loss": 1.0}, 1)
     with pytest.raises(UsageError, match="the log has no 'gone'; it has loss"):
         other.build(SOURCE)
+
+
+def side_by_side(mapping: dict[str, str] | None = None) -> FrameBuilder:
+    out = FrameBuilder(mapping)
+    for name, loss in (("a", "train/loss"), ("b - 2", "cost")):
+        for i in range(3):
+            out.run(name).add(i, {loss: float(i), "lr": 0.1}, i + 1)
+    return out
+
+
+def test_runs_side_by_side_are_frames_of_their_names() -> None:
+    out = side_by_side()
+    out.facts.declare("vocab_size", 100, "the header")
+    out.run("a").facts.declare("vocab_size", 7, "a's own")
+    out.run("a").drop(9, "its own")
+    out.drop(1, "nobody's")
+    first, second = out.build(Source("x", "csv"), Facts({"seed": 3}), Facts({"seed": 4, "num_classes": 5}, "beside"))
+    assert (first.source.name, second.source.name) == ("a", "b - 2")
+    assert list(first) == ["loss", "lr"]
+    assert list(second) == ["cost", "lr"]
+    assert dict(first.facts) == {"seed": 3, "vocab_size": 7, "num_classes": 5}
+    assert dict(second.facts) == {"seed": 3, "vocab_size": 100, "num_classes": 5}
+    assert [line.line for line in first.dropped] == [1, 9]
+    assert second.dropped_count == 0
+
+
+def test_a_mapping_has_to_fit_one_of_the_runs() -> None:
+    first, second = side_by_side({"loss": "cost"}).build(Source("x", "csv"))
+    assert list(first) == list(second) == ["loss", "lr"]
+    with pytest.raises(UsageError, match="no 'coss'"):
+        side_by_side({"loss": "coss"}).build(Source("x", "csv"))

@@ -26,9 +26,8 @@ def frame(*records: bytes) -> Frame:
 
 
 def frame_of_files(*files: bytes) -> Frame:
-    out, reader = FrameBuilder(), TensorBoardReader()
-    for data in files:
-        reader.read(LogInput("events.out.tfevents.1", data), out)
+    out = FrameBuilder()
+    TensorBoardReader().read_run([LogInput("events.out.tfevents.1", data) for data in files], out)
     (run,) = out.build(Source("events.out.tfevents.1", "tensorboard"))
     return run
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from trainproof import plugins
 from trainproof.errors import FormatError, UsageError
@@ -28,6 +28,7 @@ READERS = {
     "hf": Entry("trainproof.readers.hf:HFReader", (b"{",)),
     "jsonl": Entry("trainproof.readers.jsonl:JSONLReader", (b"{",)),
     "tensorboard": Entry("trainproof.readers.tensorboard:TensorBoardReader"),
+    "mlflow": Entry("trainproof.readers.mlflow:MLflowReader"),
     "coqui": Entry("trainproof.readers.coqui:CoquiReader", (b"| > ",)),
     "csv": Entry("trainproof.readers.delimited:DelimitedReader"),
 }
@@ -47,6 +48,14 @@ class Reader(Protocol):
     def read(self, log: LogInput, out: FrameBuilder) -> None:
         """Give every record to `out`; report every line that is not understood with `out.drop`. Raises FormatError only when
         the file as a whole cannot be read as this format."""
+
+
+@runtime_checkable
+class RunReader(Reader, Protocol):
+    """A reader of a format that spreads one run over the files of a folder."""
+
+    def read_run(self, logs: Sequence[LogInput], out: FrameBuilder) -> None:
+        """As `read`, for all the files of one run. Holds few of them open at a time."""
 
 
 def reader_for(name: str) -> Reader:

@@ -31,12 +31,18 @@ def facts_beside(log: Path) -> Facts:
     """The facts declared by the configs in the log's folder; a file that cannot be read costs nothing."""
     facts = Facts()
     for name, fields in _CONFIGS.items():
-        for key, value in fields(_text(log.parent / name)):
-            facts.declare(_TRAINER_FIELDS.get(key, key), value, name)
+        for key, value in fields(small_text(log.parent / name)):
+            declare_setting(facts, key, value, name)
     return facts
 
 
-def _text(path: Path) -> str:
+def declare_setting(facts: Facts, key: str, value: object, where: str) -> None:
+    """Note what a trainer's config says under `key`; a setting that was left open says nothing."""
+    if value not in ("", "None", "null"):
+        facts.declare(_TRAINER_FIELDS.get(key, key), value, where)
+
+
+def small_text(path: Path) -> str:
     """The file's text; nothing when it is missing, too large, no regular file, or not readable."""
     try:
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
@@ -81,7 +87,7 @@ def _objective(config: dict[str, Any]) -> Iterator[tuple[str, object]]:
         yield "objective", "classification"
 
 
-def _yaml_fields(text: str) -> Iterator[tuple[str, object]]:
+def yaml_fields(text: str) -> Iterator[tuple[str, object]]:
     """The top-level `key: scalar` lines; everything else in the file is passed over."""
     for line in text.splitlines():
         if (match := _YAML_LINE.fullmatch(line)) and match["value"] not in _YAML_NOTHING:
@@ -91,6 +97,6 @@ def _yaml_fields(text: str) -> Iterator[tuple[str, object]]:
 _CONFIGS: dict[str, Callable[[str], Iterator[tuple[str, object]]]] = {
     "adapter_config.json": _adapter_fields,
     "config.json": _config_fields,
-    "hparams.yaml": _yaml_fields,
-    "args.yaml": _yaml_fields,
+    "hparams.yaml": yaml_fields,
+    "args.yaml": yaml_fields,
 }

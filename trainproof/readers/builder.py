@@ -152,9 +152,7 @@ class FrameBuilder:
         first._dropped = [*self._dropped, *first._dropped][:DROPPED_SHOWN]
         first._dropped_count += self._dropped_count
 
-    def _frames(
-        self, raw: dict[str, Series], mapping: Mapping[str, str], source: Source, facts: Facts
-    ) -> list[Frame]:
+    def _frames(self, raw: dict[str, Series], mapping: Mapping[str, str], source: Source, facts: Facts) -> list[Frame]:
         """One run's series under our names, split where the log holds several runs one after another."""
         declared = {name: float(series.value[0]) for name, series in raw.items() if _declares_fact(series)}
         names = resolve([name for name in raw if name not in declared], mapping)

@@ -11,16 +11,15 @@ from typing import NamedTuple
 from trainproof.errors import FormatError, InputError, TrainproofError
 from trainproof.facts import Facts
 from trainproof.frame import Frame, Source
-from trainproof.readers.base import Reader, reader_for, recognise, sniff
+from trainproof.readers.base import Reader, RunReader, reader_for, recognise, sniff
 from trainproof.readers.beside import facts_beside
 from trainproof.readers.builder import FrameBuilder
+from trainproof.readers.folders import run_files
 from trainproof.readers.source import MOST_LINE_BYTES, LogInput
 from trainproof.readers.values import clean_name
 
-#: formats whose files in one folder together are one run
-JOINED_FORMATS = frozenset({"tensorboard"})
 #: folders that hold no logs of the user's
-PASSED_FOLDERS = frozenset({".git", ".venv", "node_modules", "__pycache__", ".trainproof", "site-packages"})
+PASSED_FOLDERS = frozenset({".git", ".venv", "node_modules", "__pycache__", ".trainproof", "site-packages", ".trash"})
 
 
 class Log(NamedTuple):
@@ -90,25 +89,34 @@ def _find(named: str, forced: Reader | None) -> Iterator[_Found]:
 
 def _below(folder: str, forced: Reader | None) -> Iterator[_Found]:
     """Every log below a folder. A file that no reader claims (not the forced one, if there is one) is passed over."""
-    for root, names in _folders(folder):
-        joined: dict[str, list[LogInput]] = {}
-        readers: dict[str, Reader] = {}
-        for name in names:
-            log = LogInput(os.path.join(root, name))
-            reader = _claimant(log, forced)
-            if reader is None:
-                continue
-            if reader.name in JOINED_FORMATS:
-                joined.setdefault(reader.name, []).append(log)
-                readers[reader.name] = reader
-            else:
-                yield _Found(log.path, (log,), reader)
-        for format_name, files in joined.items():
-            yield _Found(files[0].path if len(files) == 1 else root, tuple(files), readers[format_name])
+    for root, names, below in _folders(folder):
+        claimed = run_files(root, names, below)
+        if claimed is not None:
+            below.clear()
+        yield from _within(root, names if claimed is None else claimed, forced)
 
 
-def _folders(top: str) -> Iterator[tuple[str, list[str]]]:
-    """Each folder below `top` and its files, sorted; linked folders last and each once: no loop of links traps it."""
+def _within(folder: str, names: Sequence[str], forced: Reader | None) -> Iterator[_Found]:
+    """The logs among the files of one folder; those of a format that spreads a run over several files are one."""
+    joined: dict[str, tuple[Reader, list[LogInput]]] = {}
+    for name in names:
+        log = LogInput(os.path.join(folder, name))
+        reader = _claimant(log, forced)
+        if reader is None:
+            continue
+        if isinstance(reader, RunReader):
+            joined.setdefault(reader.name, (reader, []))[1].append(log)
+        else:
+            yield _Found(log.path, (log,), reader)
+    for reader, files in joined.values():
+        yield _Found(files[0].path if len(files) == 1 else folder, tuple(files), reader)
+
+
+def _folders(top: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each folder below `top`, its files, and the names of the folders in it, sorted; who empties these is not led there.
+
+    Linked folders come last and each once: no loop of links traps it.
+    """
     waiting = [top]
     linked: list[str] = []
     seen: set[str] = set()
@@ -119,13 +127,14 @@ def _folders(top: str) -> Iterator[tuple[str, list[str]]]:
             continue
         seen.add(real)
         files, below = _listed(folder)
-        yield folder, files
-        linked += [path for path in below if os.path.islink(path)]
-        waiting += [path for path in reversed(below) if not os.path.islink(path)]
+        yield folder, files, below
+        paths = [os.path.join(folder, name) for name in below]
+        linked += [path for path in paths if os.path.islink(path)]
+        waiting += [path for path in reversed(paths) if not os.path.islink(path)]
 
 
 def _listed(folder: str) -> tuple[list[str], list[str]]:
-    """The names of the files and the paths of the folders in a folder, sorted; none when it cannot be read."""
+    """The names of the files and of the folders in a folder, sorted; none when it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             kinds = {entry.name: entry.is_dir() for entry in entries}
@@ -133,7 +142,7 @@ def _listed(folder: str) -> tuple[list[str], list[str]]:
         return [], []
     files = sorted(name for name, is_folder in kinds.items() if not is_folder)
     below = sorted(name for name, is_folder in kinds.items() if is_folder and name not in PASSED_FOLDERS)
-    return files, [os.path.join(folder, name) for name in below]
+    return files, below
 
 
 def _claimant(log: LogInput, forced: Reader | None) -> Reader | None:
@@ -151,8 +160,7 @@ def _read(named: str, found: _Found, mapping: Mapping[str, str] | None, facts: F
     path = clean_name(found.path)
     out = FrameBuilder(mapping)
     try:
-        for log in found.files:
-            _read_file(log, found.reader, out)
+        _read_files(found, out)
         beside = Facts() if named == "-" else facts_beside(Path(found.files[0].path))
         frames = out.build(Source(path, found.reader.name), facts, beside)
     except TrainproofError as error:
@@ -165,12 +173,16 @@ def _read(named: str, found: _Found, mapping: Mapping[str, str] | None, facts: F
     )
 
 
-def _read_file(log: LogInput, reader: Reader, out: FrameBuilder) -> None:
+def _read_files(found: _Found, out: FrameBuilder) -> None:
     try:
-        reader.read(log, out)
-        for line in log.overlong():
+        if isinstance(found.reader, RunReader):
+            found.reader.read_run(found.files, out)
+        else:
+            found.reader.read(found.files[0], out)
+        for line in (line for log in found.files for line in log.overlong()):
             out.drop(line, f"a line of more than {MOST_LINE_BYTES >> 20} MiB")
     except OSError as error:
-        raise InputError(f"{log.path}: {error.strerror or error}; expected a readable log file") from None
+        raise InputError(f"{found.path}: {error.strerror or error}; expected a readable log file") from None
     finally:
-        log.close()
+        for log in found.files:
+            log.close()

@@ -1,13 +1,14 @@
 """TensorBoard event files, from the wire format: scalars as `simple_value` and as tensors; all else is passed over.
 
 Events of one shape (the same fields of the same sizes, as one tag's are) are read together, in columns. `line` is the
-number of the event. Several files read one after another into one builder are one run. The CRC of an event's data is
+number of the event, counted on over the files of a run. The CRC of an event's data is
 checked for every event that gives values and for every small one; that of images would cost more than all the rest.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,9 +44,6 @@ class TensorBoardReader:
     name = "tensorboard"
     description = "TensorBoard: event files (`*.tfevents.*`), from the wire format; several in one folder are one run"
 
-    def __init__(self) -> None:
-        self._run: _Run | None = None
-
     def sniff(self, head: bytes) -> float:
         """A sound TFRecord header, and an event: the field 1 (wall_time) that every event begins with is a double."""
         if not is_header(head):
@@ -58,9 +56,13 @@ class TensorBoardReader:
         return 1.0 if first is not None and first[:2] == (1, FIXED64) else 0.0
 
     def read(self, log: LogInput, out: FrameBuilder) -> None:
-        if self._run is None or self._run.out is not out:
-            self._run = _Run(out)
-        self._run.read(log)
+        self.read_run([log], out)
+
+    def read_run(self, logs: Sequence[LogInput], out: FrameBuilder) -> None:
+        run = _Run(out)
+        for log in logs:
+            run.read(log)
+            log.close()
 
 
 class _Events(NamedTuple):
