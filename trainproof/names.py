@@ -159,6 +159,23 @@ def _words(name: str) -> list[str]:
     return [word for word in re.split(r"[^a-z0-9]+", plain(_CAMEL.sub("_", name))) if word]
 
 
+def known_tail(name: str) -> str:
+    """The longest ending of `name` that the table lists, where a word may begin; `name` itself when there is none.
+
+    For names with a run's name before them and no mark between: "walker_v3_train_return" ends in train_return.
+    """
+    for match in re.finditer(r"(?<![^_\-./ ])[^_\-./ ]", name):
+        if _is_known(plain(name[match.start() :])):
+            return name[match.start() :]
+    return name
+
+
+def _is_known(low: str) -> bool:
+    """Whether the table lists a name, already plain."""
+    own = any(low.removeprefix(prefix) in aliases for aliases in ALIASES.values() for prefix in TRAIN_PREFIXES)
+    return own or any(low == prefix + loss for prefix in EVAL_PREFIXES for loss in _EVAL_LOSSES)
+
+
 def resolve(names: Iterable[str], mapping: Mapping[str, str] | None = None) -> dict[str, str]:
     """Logger's name -> canonical name, one to one, for all the metrics of one log at once.
 

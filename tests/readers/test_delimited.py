@@ -132,32 +132,6 @@ def test_rows_without_a_step_are_numbered_anew_behind_a_repeated_header() -> Non
     assert [points(run, "loss")[0] for run in runs] == [(1, 4.0, 2), (1, 8.0, 13)]
 
 
-def test_monitor_files_of_episodes() -> None:
-    text = '#{"t_start": 1614710446.77, "env_id": "CartPole-v1"}\nr,l,t\n-415.5,94,0.5\n12.25,100,1.5\n'
-    assert sniffed(text)
-    run = frame(text, "0.monitor.csv")
-    assert points(run, "reward") == [(1, -415.5, 3), (2, 12.25, 4)]
-    assert curve(run, "episode_length") == [(1, 94.0), (2, 100.0)]
-    assert curve(run, "time") == [(1, 0.5), (2, 1.5)]
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("run-big-tag-train_loss.csv", "loss"),
-        ("logs/run-.-tag-eval_loss.csv.gz", "eval/loss"),
-        ("run-walker_return.csv", "walker_return"),
-        ("accuracy.csv", "accuracy"),
-    ],
-)
-def test_scalars_downloaded_from_tensorboard_are_called_by_their_file(path: str, name: str) -> None:
-    text = "Wall time,Step,Value\n1696394223.5,0,2.5\n1696394797.5,8000,1.5\n"
-    assert sniffed(text)
-    run = frame(text, path)
-    assert points(run, name) == [(0, 2.5, 2), (8000, 1.5, 3)]
-    assert [value for _, value in curve(run, "time")] == [1696394223.5, 1696394797.5]
-
-
 def test_a_comment_may_be_the_header() -> None:
     text = "# step loss\n1.000e+00 2.500e+00\n2.000e+00 2.250e+00\n"
     assert sniffed(text)

@@ -26,10 +26,23 @@ class Entry(NamedTuple):
 #: format name -> reader, in the order in which they are asked, and in which equal sniffing scores are decided
 READERS = {
     "hf": Entry("trainproof.readers.hf:HFReader", (b"{",)),
+    "llamafactory": Entry("trainproof.readers.llamafactory:LlamaFactoryReader", (b'"current_steps"',)),
+    "detectron2": Entry("trainproof.readers.detectron2:Detectron2Reader", (b'"iteration"',)),
+    "mmengine": Entry("trainproof.readers.mmengine:MMEngineReader", (b'"iter"',)),
+    "detr": Entry("trainproof.readers.detr:DETRReader", (b'"train_loss"',)),
+    "stylegan": Entry("trainproof.readers.stylegan:StyleGANReader", (b'"Progress/tick"',)),
     "jsonl": Entry("trainproof.readers.jsonl:JSONLReader", (b"{",)),
     "tensorboard": Entry("trainproof.readers.tensorboard:TensorBoardReader"),
     "mlflow": Entry("trainproof.readers.mlflow:MLflowReader"),
     "coqui": Entry("trainproof.readers.coqui:CoquiReader", (b"| > ",)),
+    "lightning": Entry("trainproof.readers.lightning:LightningReader", (b"step",)),
+    "keras": Entry("trainproof.readers.keras:KerasReader", (b"epoch,",)),
+    "ultralytics": Entry("trainproof.readers.ultralytics:UltralyticsReader", (b"train/",)),
+    "sb3": Entry("trainproof.readers.sb3:ProgressReader", (b"time/", b"rollout/", b"TimestepsSoFar", b"EpRewMean")),
+    "monitor": Entry("trainproof.readers.sb3:MonitorReader", (b"r,l,t",)),
+    "algoperf": Entry("trainproof.readers.algoperf:AlgoPerfReader", (b"accumulated_submission_time",)),
+    "tensorboard-csv": Entry("trainproof.readers.tensorboard_csv:TensorBoardCSVReader", (b"Wall time", b"wall_time")),
+    "flair-tsv": Entry("trainproof.readers.flair_tsv:FlairReader", (b"TRAIN_LOSS",)),
     "csv": Entry("trainproof.readers.delimited:DelimitedReader"),
 }
 #: a reader this sure is not in doubt; those after it need not even be imported
@@ -138,8 +151,5 @@ def recognise(log: LogInput) -> Reader:
     """The reader that claims `log`. Raises FormatError when none does."""
     reader = sniff(log.head)
     if reader is None:
-        known = ", ".join([*READERS, *plugin_readers()])
-        raise FormatError(
-            f"{log.path}: not a training log in a known format ({known}); name it with --format if it is one"
-        )
+        raise FormatError(f"{log.path}: not a training log in a known format; name it with --format if it is one")
     return reader

@@ -34,10 +34,11 @@ class Column(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Consecutive records: the line of each, and a column for each metric that any of them has."""
+    """Consecutive records: the line of each, a column for each metric that any of them has, and all that was decoded of them."""
 
     lines: Ints
     columns: dict[str, Column]
+    cells: Mapping[str, Cells] | None = None
 
     def where(self, name: str) -> NDArray[np.bool_]:
         """Which records have the metric."""
@@ -46,6 +47,22 @@ class Batch(NamedTuple):
         if column is not None:
             has[slice(None) if column.rows is None else column.rows] = True
         return has
+
+    def renamed(self, names: Mapping[str, str]) -> Batch:
+        """The same records, some of their metrics under other names."""
+        return Batch(self.lines, {names.get(name, name): column for name, column in self.columns.items()})
+
+    def without(self, absent: Callable[[str, Floats], NDArray[np.bool_]]) -> Batch:
+        """The records without the points of which `absent(name, values)` is true: placeholders of what was not measured."""
+        columns = {}
+        for name, column in self.columns.items():
+            gone = absent(name, column.values)
+            if gone.any():
+                rows = column.indices(len(self.lines))
+                column = Column(rows[~gone], column.values[~gone], column.lines[~gone])
+            if len(column.values):
+                columns[name] = column
+        return Batch(self.lines, columns)
 
     def keep(self, wanted: NDArray[np.bool_]) -> Batch:
         """The records of the mask `wanted`."""

@@ -6,8 +6,11 @@ is no number. A repeated header is a logger that was started again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,24 +31,40 @@ FITTING_SHARE = 0.8
 LEARNED_ROWS = 100
 
 
+class Sniffed(NamedTuple):
+    """The table at the start of a log, and its first rows that have the header's width and a number."""
+
+    table: Table
+    rows: list[list[str]]
+
+
+@lru_cache(1)
+def sniff_table(head: bytes) -> Sniffed | None:
+    """The table that `head` begins with; None when it is none of a training log. Several readers ask this of one head."""
+    lines = head.decode("utf-8", "replace").split("\n", SNIFFED_LINES)
+    if len(lines) > SNIFFED_LINES or (len(lines) > 1 and len(head) >= HEAD_BYTES):
+        lines.pop()  # it may be cut
+    table = find_table(lines)
+    if table is None:
+        return None
+    rows = [_row(text, table) for text in lines[table.line :] if _is_row(text, table)]
+    fitting = [row for row in rows if len(row) == len(table.names) and _fits(row, table)]
+    if not rows or len(fitting) < FITTING_SHARE * len(rows):
+        return None
+    known = known_columns(table.names)
+    has_numbers = any(parse_number(row[i]) is not None for row in fitting for i in known)
+    return Sniffed(table, fitting) if has_numbers else None
+
+
 class DelimitedReader:
+    """The reader of any table, and the base of those of known ones."""
+
     name = "csv"
     description = "CSV, TSV and their kin with a header that names steps or metrics"
 
     def sniff(self, head: bytes) -> float:
         """A header that names steps or metrics, and rows below it that have numbers in those columns."""
-        lines = head.decode("utf-8", "replace").split("\n", SNIFFED_LINES)
-        if len(lines) > SNIFFED_LINES or (len(lines) > 1 and len(head) >= HEAD_BYTES):
-            lines.pop()  # it may be cut
-        table = find_table(lines)
-        if table is None:
-            return 0.0
-        rows = [_row(text, table) for text in lines[table.line :] if _is_row(text, table)]
-        fitting = [row for row in rows if len(row) == len(table.names) and _fits(row, table)]
-        known = known_columns(table.names)
-        if not rows or len(fitting) < FITTING_SHARE * len(rows):
-            return 0.0
-        return 0.6 if any(parse_number(row[i]) is not None for row in fitting for i in known) else 0.0
+        return 0.6 if sniff_table(head) else 0.0
 
     def read(self, log: LogInput, out: FrameBuilder) -> None:
         chunks = log.chunks()
@@ -54,10 +73,34 @@ class DelimitedReader:
         table = find_table(head)
         if table is None:
             raise FormatError(f"{log.path}: no header line that names steps or metrics, expected a CSV with one")
-        rows = _Rows(table, metric_names(table, log.path), out)
+        self.declare(out)
+        rows = _Rows(table, self.metric_names(table), out, self.refine)
         for chunk in chain(first.split(b"\n", table.line)[table.line :], chunks):
             rows.read(chunk)
         rows.restart()
+
+    def metric_names(self, table: Table) -> list[str]:
+        """The name of each column's metric."""
+        return metric_names(table)
+
+    def declare(self, out: FrameBuilder) -> None:
+        """What the format itself says of a run."""
+
+    def refine(self, batch: Batch) -> Batch:
+        """The records as they are meant."""
+        return batch
+
+
+class KnownTable(DelimitedReader):
+    """The tables of one logger, known by the names of their columns."""
+
+    def sniff(self, head: bytes) -> float:
+        found = sniff_table(head)
+        return 0.95 if found and self.claims(found) else 0.0
+
+    @abstractmethod
+    def claims(self, found: Sniffed) -> bool:
+        """Whether this is a table of the logger."""
 
 
 def _is_row(text: str, table: Table) -> bool:
@@ -87,8 +130,8 @@ def _decimal(cell: str, table: Table) -> str:
 class _Rows:
     """Turns rows into columns, a piece of the log at a time."""
 
-    def __init__(self, table: Table, names: Sequence[str], out: FrameBuilder) -> None:
-        self.table, self.names, self.out = table, names, out
+    def __init__(self, table: Table, names: Sequence[str], out: FrameBuilder, refine: Callable[[Batch], Batch]) -> None:
+        self.table, self.names, self.out, self.refine = table, names, out, refine
         self.line = table.line + 1
         self.plain = PlainRows(len(names), table.delimiter)
         self.sink = RecordSink(out)
@@ -143,7 +186,7 @@ class _Rows:
         batch = columns_of(
             cells, len(numbers), lambda _, rows: numbers if rows is None else numbers[rows], self.sink.step_key
         )
-        self.sink.give(Batch(numbers, batch))
+        self.sink.give(self.refine(Batch(numbers, batch)))
 
 
 def _first_records(cells: dict[str, Cells], count: int) -> list[dict[str, object]]:

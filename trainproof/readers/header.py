@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import NamedTuple
 
 from trainproof.names import EPOCH_NAMES, STEP_NAMES, looks_like_metric, plain
@@ -17,12 +16,10 @@ DELIMITERS = (",", "\t", ";", "|", " ")
 #: longer names are sentences
 LONGEST_NAME = 200
 
-#: header of a scalar that TensorBoard lets one download; the metric is in the file's name
-_TENSORBOARD = ("wall_time", "step", "value")
-_TENSORBOARD_FILE = re.compile(r"(?:.*-tag-|run-)?(?P<tag>.+?)(?:\.csv)?(?:\.gz|\.zst|\.xz)?", re.DOTALL)
-#: stable-baselines3 monitor files: reward, length and time of each episode
-_MONITOR = ("r", "l", "t")
-_MONITOR_NAMES = ("reward", "episode_length", "time")
+#: headers that do not say by names that they are of a training log: a scalar downloaded from TensorBoard, and the reward, length and
+#: time of each episode in a monitor file of stable-baselines3
+TENSORBOARD = ("wall_time", "step", "value")
+MONITOR = ("r", "l", "t")
 #: where only blanks part the cells, names are single words without the punctuation of sentences and of code
 _WORD = re.compile(r"[\w./@:()\[\]%+-]*\w[\w./@()\[\]%]*")
 
@@ -72,8 +69,8 @@ def _are_names(names: Sequence[str], delimiter: str) -> bool:
 def known_columns(names: Sequence[str]) -> list[int]:
     """The columns whose names say that this is a training log: they count records, or are metrics."""
     lowered = [plain(name) for name in names]
-    if tuple(lowered) in (_MONITOR, _TENSORBOARD):
-        return list(range(len(names)))
+    if tuple(lowered) == TENSORBOARD or tuple(lowered[:3]) == MONITOR:
+        return [0, 1, 2]
     return [
         i
         for i, (name, low) in enumerate(zip(names, lowered, strict=True))
@@ -98,14 +95,8 @@ def is_repeated(text: str, table: Table) -> bool:
     return tuple(cell.strip() for cell in cells_of(text, table.delimiter)) == table.names
 
 
-def metric_names(table: Table, path: str) -> list[str]:
+def metric_names(table: Table) -> list[str]:
     """The name under which each column is logged; repeated ones are numbered, so that none hides another."""
-    lowered = tuple(plain(name) for name in table.names)
-    if lowered == _TENSORBOARD:
-        match = _TENSORBOARD_FILE.fullmatch(PurePath(path).name)
-        return ["wall_time", "step", clean_name(match["tag"]) if match else "value"]
-    if lowered == _MONITOR:
-        return list(_MONITOR_NAMES)
     seen: dict[str, int] = {}
     names = []
     for name in table.names:

@@ -33,10 +33,10 @@ class RecordSink:
     A record without the number that the others have stands at the step of the record before it.
     """
 
-    def __init__(self, out: FrameBuilder) -> None:
-        self.step_key: str | None = None
+    def __init__(self, out: FrameBuilder, step_key: str | None = None) -> None:
+        self.step_key = step_key
         self._out = out
-        self._known = False
+        self._known = step_key is not None
         self._count = 0
         self._last: int | None = None
         self._blocks: dict[str, _Blocks] = {}
