@@ -395,6 +395,39 @@ class DataOrderThresholds(msgspec.Struct, frozen=True):
     tokens_levels: int = 8  # different rates of a planned ramp
 
 
+class ResumeThresholds(msgspec.Struct, frozen=True):
+    """Family TP7."""
+
+    # TP701 resume-loss-jump, TP703 data-replayed. Source: measured (0 of 142 public resumes; a 10 % jump found in 96 %).
+    jump_before: int = 40  # records
+    jump_after: int = 20  # records
+    jump_z: float = 4.0  # standard errors of the difference of the medians
+    jump_share: float = 0.05  # of the level before
+    jump_share_fail: float = 0.20
+    jump_records: int = 200  # records within which it may come back
+
+    # TP702 resume-lr-discontinuity. Source: convention; the rest reasoned.
+    rate_low: float = 0.8  # times the rate before and its continuation
+    rate_high: float = 1.25
+    rate_least: float = 0.02  # of the peak: smaller jumps are rounding
+    rate_tenth: float = 0.1  # of the rate before: only a new warm-up begins there, FAIL
+    rate_rises: int = 3  # consecutive rises after it: a new warm-up, FAIL
+    rebound_times: float = 2.0  # the record before
+    rebound_below: float = 0.9  # of the peak: it had come down
+    rebound_least: float = 0.10  # of the peak
+
+    # TP703 data-replayed. Source: convention.
+    counter_records: int = 4
+    counter_usual: float = 2.0  # usual increments
+    counter_least: float = 0.02  # epochs, or other units: an epoch may be printed with two decimals
+    counter_half: float = 0.5  # of its value before, where nothing resumed
+    counter_falls: int = 3  # more falls are no counter's
+
+    # TP708 restart-loop. Source: reasoned.
+    loop_restarts: int = 3  # from the same step, WARN
+    loop_restarts_fail: int = 5
+
+
 class PreferenceThresholds(msgspec.Struct, frozen=True):
     """Family TP8."""
 
@@ -503,6 +536,7 @@ class Thresholds(msgspec.Struct, frozen=True):
     gradients: GradientThresholds = GradientThresholds()
     evaluation: EvaluationThresholds = EvaluationThresholds()
     data_order: DataOrderThresholds = DataOrderThresholds()
+    resume: ResumeThresholds = ResumeThresholds()
     preference: PreferenceThresholds = PreferenceThresholds()
 
     def with_overrides(self, overrides: dict[str, float]) -> Thresholds:

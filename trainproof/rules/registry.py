@@ -26,6 +26,7 @@ FAMILIES = {
     "TP4": "gradients",
     "TP5": "evaluation",
     "TP6": "data_order",
+    "TP7": "resume",
     "TP8": "preference",
 }
 

@@ -13,6 +13,22 @@ from trainproof.rules.registry import CannotTell
 from trainproof.stats import Bools, Floats, Ints
 
 
+class Resume(NamedTuple):
+    """Indices of a series at a resume: where the stretch before began, the first point after, and where that stretch ends."""
+
+    begin: int
+    at: int
+    end: int
+
+
+def resumes(frame: Frame, series: Series) -> list[Resume]:
+    """The resumes of the run that have points of `series` on both sides."""
+    starts = [segment.start for segment in frame.segments]
+    edges = [*np.searchsorted(series.step, starts).tolist(), len(series)]
+    triples = zip(edges, edges[1:], edges[2:], strict=False)
+    return [Resume(begin, at, end) for begin, at, end in triples if begin < at < end]
+
+
 class Lasting(NamedTuple):
     """A state that still holds: the index at which it began, and the one at which it had held long enough to be told."""
 
