@@ -34,6 +34,7 @@ READERS = {
     "jsonl": Entry("trainproof.readers.jsonl:JSONLReader", (b"{",)),
     "tensorboard": Entry("trainproof.readers.tensorboard:TensorBoardReader"),
     "mlflow": Entry("trainproof.readers.mlflow:MLflowReader"),
+    "mlflow-db": Entry("trainproof.readers.mlflow_db:MLflowDatabaseReader", (b"SQLite format 3\0",)),
     "coqui": Entry("trainproof.readers.coqui:CoquiReader", (b"| > ",)),
     "lightning": Entry("trainproof.readers.lightning:LightningReader", (b"step",)),
     "keras": Entry("trainproof.readers.keras:KerasReader", (b"epoch,",)),

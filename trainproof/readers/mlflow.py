@@ -16,7 +16,7 @@ import numpy as np
 from trainproof.errors import FormatError
 from trainproof.readers.beside import declare_setting, small_text, yaml_fields
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.mlflow_points import Points, by_time, give_run
+from trainproof.readers.mlflow_points import Points, give_run
 from trainproof.readers.source import HEAD_BYTES, LogInput
 from trainproof.readers.values import as_step, clean_name, parse_number
 
@@ -58,8 +58,6 @@ class MLflowReader:
             raise FormatError(
                 f"{logs[0].path}: no `<unix ms> <value> <step>` line in it, expected an MLflow metric file"
             )
-        if any((np.diff(points.steps) < 0).any() for points in series.values()):
-            series = by_time(series)
         give_run(series, out)
         if run is not None:
             _declare(run, out)

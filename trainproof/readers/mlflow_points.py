@@ -21,8 +21,14 @@ class Points(NamedTuple):
 
 
 def give_run(series: Mapping[str, Points], out: FrameBuilder) -> None:
-    """Hand the metrics of one run to the builder, and the seconds since its first point."""
+    """Hand the metrics of one run to the builder, and the seconds since its first point.
+
+    Where a metric goes back, a point's line is its number in the order of time: that tells which points of the other
+    metrics came before.
+    """
     placed = _placed(series)
+    if any((np.diff(points.steps) < 0).any() for points in placed.values()):
+        placed = _by_time(placed)
     for name, points in placed.items():
         out.extend(name, points.steps, points.values, points.lines)
     clock = _longest(placed)
@@ -31,7 +37,7 @@ def give_run(series: Mapping[str, Points], out: FrameBuilder) -> None:
         out.extend("wall_time", clock.steps, (clock.times - start) / 1000, clock.lines)
 
 
-def by_time(series: Mapping[str, Points]) -> dict[str, Points]:
+def _by_time(series: Mapping[str, Points]) -> dict[str, Points]:
     """The same points, numbered from 1 in the order of time instead of by lines."""
     times = np.concatenate([points.times for points in series.values()])
     numbers = np.empty(len(times), np.int64)
