@@ -148,6 +148,7 @@ class Frame(Mapping[str, Series]):
         masked: frozenset[str] = frozenset(),
         events: tuple[Event, ...] = (),
         ended: bool = False,
+        guessed: str = "",
         original_names: Mapping[str, str] | None = None,
     ) -> None:
         self._series = series
@@ -161,6 +162,7 @@ class Frame(Mapping[str, Series]):
         self.masked = masked  # metrics whose logger is known to hide non-finite values
         self.events = events
         self.ended = ended  # the log carries its logger's end-of-run marker
+        self.guessed = guessed  # how a log of no known format was read; "" where the format is known
         self.original_names = dict(original_names or {})
 
     def __getitem__(self, name: str) -> Series:
@@ -207,7 +209,7 @@ class Frame(Mapping[str, Series]):
         kept = {
             name: getattr(self, name)
             for name in (
-                "source facts objective segments repairs dropped dropped_count masked events ended original_names".split()
+                "source facts objective segments repairs dropped dropped_count masked events ended guessed original_names".split()
             )
         }
         kept["series"] = self._series

@@ -22,6 +22,7 @@ from trainproof.verdict import (
     Report,
     RunReport,
     SegmentReport,
+    Severity,
     Verdict,
     fold_severities,
     fold_verdicts,
@@ -93,7 +94,7 @@ def judge_run(frame: Frame, settings: Settings = DEFAULTS) -> RunReport:
             continue
         checked.append(rule.code)
         judged = judged or rule.family in JUDGING_FAMILIES or rule.code in JUDGING_RULES
-        findings += [_finding(rule, s) for s in sightings]
+        findings += [_finding(rule, _capped(s) if frame.guessed else s) for s in sightings]
     return _report(frame, settings, findings, checked, skipped, judged)
 
 
@@ -150,6 +151,12 @@ def _unmet_need(rule: Rule, frame: Frame) -> str | None:
     if records < rule.min_records:
         return f"{records} records, needs {rule.min_records}"
     return None
+
+
+def _capped(seen: Sighting) -> Sighting:
+    """At most a warning, unless a value that is not finite is cited: the format, and so the meaning of the values, was guessed."""
+    certain = any(isinstance(point.value, str) for point in seen.evidence)
+    return seen if certain or seen.severity is not Severity.FAIL else seen._replace(severity=Severity.WARN)
 
 
 def _finding(rule: Rule, seen: Sighting) -> Finding:

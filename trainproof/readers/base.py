@@ -10,17 +10,24 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from trainproof import plugins
 from trainproof.errors import FormatError, UsageError
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.source import LogInput
+from trainproof.readers.source import HEAD_BYTES, LogInput
 
 
 class Entry(NamedTuple):
     """Where a reader is ("module:class"), and texts of which at least one is in the head of every log that it recognises.
 
-    Without one of its marks in it, a log does not even lead to the reader's import.
+    Without one of its marks in it, a log does not even lead to the reader's import. anywhere: the records may begin far down, and
+    any part of the log tells the format.
     """
 
     where: str
     marks: tuple[bytes, ...] = (b"",)
+    anywhere: bool = False
+
+
+def _console(where: str, *marks: bytes) -> Entry:
+    """A reader of console output, whose records may begin far down."""
+    return Entry(f"trainproof.readers.console.{where}", marks, anywhere=True)
 
 
 #: format name -> reader, in the order in which they are asked, and in which equal sniffing scores are decided
@@ -44,10 +51,32 @@ READERS = {
     "algoperf": Entry("trainproof.readers.algoperf:AlgoPerfReader", (b"accumulated_submission_time",)),
     "tensorboard-csv": Entry("trainproof.readers.tensorboard_csv:TensorBoardCSVReader", (b"Wall time", b"wall_time")),
     "flair-tsv": Entry("trainproof.readers.flair_tsv:FlairReader", (b"TRAIN_LOSS",)),
+    "speedrun": _console("speedrun:SpeedrunReader", b"train_loss:", b"val_loss:", b" loss:"),
+    "llmc": _console("llmc:LlmcReader", b"trl:", b"tel:"),
+    "megatron": _console("megatron:MegatronReader", b"lm loss", b"lm-loss", b"| consumed samples:", b"| loss scale:"),
+    "fairseq": _console("fairseq:FairseqReader", b"| train_inner |", b"| epoch "),
+    "torchtitan": _console("torchtitan:TorchTitanReader", b"loss:"),
+    "olmo": _console("olmo:OlmoReader", b"[step="),
+    "progress-bar": _console("bars:BarReader", b"%|", b"Training epoch "),
+    "keras-console": _console("keras:KerasReader", b"Epoch "),
+    "hf-console": _console("huggingface:HFConsoleReader", b"'loss': ", b"'eval_loss': "),
+    "nanogpt": _console("nanogpt:NanoGPTReader", b"iter ", b"step "),
+    "torchtune": _console("torchtune:TorchtuneReader", b"Step ", b"|Loss: "),
+    "mmengine-log": _console("mmlog:MMLogReader", b"Epoch", b"Iter"),
+    "cyclegan": _console("cyclegan:CycleGANReader", b"(epoch: "),
+    "flair": _console("flair:FlairReader", b"- iter "),
+    "joeynmt": _console("joeynmt:JoeyNMTReader", b"Batch Loss:", b"Validation result", b"Steps: "),
+    "sovits": _console("sovits:SovitsReader", b"\tINFO\t"),
+    "wordlm": _console("wordlm:WordLMReader", b" batches |"),
+    "absl": _console("absl:AbslReader", b"logging_writer.py:"),
+    "deepspeed": _console("deepspeed:DeepSpeedReader", b"steps: ", b", Step: "),
     "csv": Entry("trainproof.readers.delimited:DelimitedReader"),
+    "generic-text": _console("generic:GenericReader", b"oss"),
 }
 #: a reader this sure is not in doubt; those after it need not even be imported
 SURE = 0.8
+#: how far into a text records are looked for, where its head has none: behind source code and dumps of configurations
+FURTHER_BYTES = 32 * 1024 * 1024
 
 
 class Reader(Protocol):
@@ -148,9 +177,32 @@ def _candidates(head: bytes) -> Iterator[Reader]:
     yield from plugin_readers().values()
 
 
+def claimant(log: LogInput, most: int = FURTHER_BYTES) -> Reader | None:
+    """The reader that claims `log`, whose records may begin anywhere in its first `most` bytes; None when none does."""
+    reader = sniff(log.head)
+    if reader is not None or len(log.head) < HEAD_BYTES or b"\0" in log.head:
+        return reader
+    anywhere = {name: entry for name, entry in READERS.items() if entry.anywhere}
+    readers: dict[str, Reader] = {}
+    guess: Reader | None = None
+    seen = 0
+    for chunk in log.chunks():
+        for name, entry in anywhere.items():
+            if any(mark in chunk for mark in entry.marks):
+                readers[name] = readers.get(name) or _own(name)
+                score = readers[name].sniff(chunk)
+                if score >= SURE:
+                    return readers[name]
+                guess = guess or (readers[name] if score else None)
+        seen += len(chunk)
+        if seen >= most:
+            break
+    return guess
+
+
 def recognise(log: LogInput) -> Reader:
     """The reader that claims `log`. Raises FormatError when none does."""
-    reader = sniff(log.head)
+    reader = claimant(log)
     if reader is None:
         raise FormatError(f"{log.path}: not a training log in a known format; name it with --format if it is one")
     return reader

@@ -58,6 +58,7 @@ class FrameBuilder:
         self._dropped_count = 0
         self._masked: set[str] = set()
         self._events: list[Event] = []
+        self._guessed = ""
         self._runs: dict[str, FrameBuilder] = {}
 
     def run(self, name: str) -> FrameBuilder:
@@ -119,6 +120,10 @@ class FrameBuilder:
         """A line that announces a fatal event (rule TP104)."""
         self._events.append(Event(kind, text, line))
 
+    def guess(self, how: str) -> None:
+        """The log is of no known format, and was read in this way: findings on it are warnings at most (rule TP006)."""
+        self._guessed = how
+
     def end(self) -> None:
         """The logger's own end-of-run marker was seen."""
         self.ended = True
@@ -165,6 +170,7 @@ class FrameBuilder:
             masked=frozenset(names.get(name, name) for name in self._masked),
             events=tuple(self._events),
             ended=self.ended,
+            guessed=self._guessed,
             original_names={ours: theirs for theirs, ours in names.items()},
         )
         return [run.replace(objective=objective_of(run)) for run in split_runs(frame)]

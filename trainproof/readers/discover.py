@@ -11,13 +11,15 @@ from typing import NamedTuple
 from trainproof.errors import FormatError, InputError, TrainproofError
 from trainproof.facts import Facts
 from trainproof.frame import Frame, Source
-from trainproof.readers.base import Reader, RunReader, reader_for, recognise, sniff
+from trainproof.readers.base import Reader, RunReader, claimant, reader_for, recognise
 from trainproof.readers.beside import facts_beside
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.folders import run_files
 from trainproof.readers.source import MOST_LINE_BYTES, LogInput
 from trainproof.readers.values import clean_name
 
+#: how far into a text that is met in a folder records are looked for: it may be anything
+MET_BYTES = 4 * 1024 * 1024
 #: folders that hold no logs of the user's
 PASSED_FOLDERS = frozenset({".git", ".venv", "node_modules", "__pycache__", ".trainproof", "site-packages", ".trash"})
 
@@ -150,7 +152,7 @@ def _claimant(log: LogInput, forced: Reader | None) -> Reader | None:
     try:
         if forced is not None:
             return forced if forced.sniff(log.head) > 0 else None
-        return sniff(log.head)
+        return claimant(log, MET_BYTES)
     except TrainproofError:
         return None
 

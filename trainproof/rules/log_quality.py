@@ -316,3 +316,34 @@ def _placeholder(series: Series, t: LogQualityThresholds) -> bool:
         return False
     part = series.name == "loss_scale" or series.name.startswith(("loss/", "eval/loss"))
     return series.name == "grad_norm" or (part and float(series.value[0]) <= 0)
+
+
+@rule(
+    "TP006",
+    "format-guessed",
+    severity=INFO,
+    whole_run=True,
+    fix="Name the format with --format, and what is the loss with --map loss=NAME, if the guess is wrong.",
+)
+def format_guessed(frame: Frame, _: LogQualityThresholds) -> Iterator[Sighting]:
+    """No known logger wrote this log; it was read by guess.
+
+    What it does
+    Says which of the log's keys were taken for the step and for the loss.
+
+    Why it matters
+    A wrong guess makes findings of what is none. All findings on such a log are warnings at most, unless a value is not finite.
+
+    Formula
+    Lines of `key: value` or `key=value`, of which at least 12 share a counter (step, iteration, epoch ...) and a loss: INFO.
+
+    False positives
+    It is told, never judged.
+
+    What to try
+    Name the format, or the loss.
+    """
+    main = frame.main
+    if not frame.guessed or main is None or not len(main):
+        raise CannotTell(f"the format is known: {frame.source.format}")
+    yield sighting(INFO, f"{frame.guessed}.", main, first=0, last=len(main) - 1, cite=[0], threshold={})

@@ -29,7 +29,7 @@ from trainproof.thresholds import NumericsThresholds
 from trainproof.verdict import Evidence, Severity
 
 #: kinds of event that are a warning; every other one is fatal
-WARNING_EVENTS = frozenset({"xid-63"})
+WARNING_EVENTS = frozenset({"xid-63", "killed"})
 
 
 @rule(

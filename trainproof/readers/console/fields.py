@@ -1,0 +1,105 @@
+"""The fields of a record line: `key: value`, `key=value`, `key value`, quoted or not, with units, in any company.
+
+A line whose fields were found has a shape: its keys and what stands between them. Lines of one shape are read by one
+regular expression that is made from the first few of them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from trainproof.frame import Floats
+from trainproof.readers.values import clean_name, parse_number
+
+_NUMBER = (
+    rb"[-+]?(?:\d{1,3}(?:,\d{3})++(?:\.\d*)?|\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?"
+    rb"|[-+]?(?:nan|NaN|NAN|inf|Inf|INF|[iI]nfinity)(?=m?s\b|%|\W|$)"
+)
+_KEY = rb"[A-Za-z_][\w./()@%^+~-]{0,80}+(?: [A-Za-z_(.@][\w./()@%^+~-]{0,80}+){0,5}?"
+_VALUE_AND_UNIT = rb"['\"\[(]*(?P<value>" + _NUMBER + rb")(?P<unit>[A-Za-z%]*+)(?![\d:_]|[.,]\d|-\d|[ \t]days?\b)"
+_BEGIN = rb"(?<![\w./@%^+~-])"
+#: a key is one to six words; bounded, and begun only where a word begins, so that no text takes more than linear time
+FIELD = re.compile(_BEGIN + rb"(?P<key>" + _KEY + rb")['\"]?(?:[ \t]*[:=][ \t]*|[ \t]+(?!nan iterations))" + _VALUE_AND_UNIT)
+#: words that count records; the last word of a key that ends in one says so
+COUNTERS = ("step", "steps", "iteration", "iterations", "iter", "iters", "update", "updates", "batch", "epoch", "episode", "round")
+#: in the lines of no known logger a key is followed by a colon or an equals sign, unless it is a counter or a loss
+_SPOKEN = rb"(?i:" + "|".join(COUNTERS).encode() + rb"|(?:[a-z]{1,12}[ _])?loss|lr|acc)"
+STRICT_FIELD = re.compile(
+    _BEGIN
+    + rb"(?P<key>(?P<spoken>" + _SPOKEN + rb"(?=[ \t:=#(\[\"']))|" + _KEY + rb")['\"]?"
+    + rb"(?(spoken)[ \t]*[:=#]?[ \t]*|[ \t]*[:=][ \t]*)" + _VALUE_AND_UNIT
+)
+_RUN = re.compile(rb"[A-Za-z]+|[^A-Za-z]+")
+_VALUE = rb"([-+.\deE]++|[-+]?(?i:nan|inf(?:inity)?))"
+_GROUPED_VALUE = rb"([-+]?\d[\d,]*+(?:\.\d*+)?)"
+
+
+class Shape(NamedTuple):
+    """The keys of a line in order, and the regular expression of all lines like it, a group a value."""
+
+    names: tuple[str, ...]
+    pattern: bytes
+
+
+def fields_of(text: bytes, field: re.Pattern[bytes] = FIELD) -> tuple[Shape, list[bytes]]:
+    """The shape of the fields in `text`, and their values as they are spelled."""
+    names: list[str] = []
+    values: list[bytes] = []
+    parts: list[bytes] = []
+    at = 0
+    for match in field.finditer(text):
+        begin, end = match.span("value")
+        key_begin, key_end = match.span("key")
+        names.append(clean_name(match["key"].decode("utf-8", "replace")))
+        values.append(match["value"])
+        parts += [_gap(text[at:key_begin]), re.escape(match["key"]), _gap(text[key_end:begin])]
+        parts.append(_GROUPED_VALUE if b"," in match["value"] else _VALUE)
+        at = end
+    return Shape(tuple(names), b"".join(parts) + _gap(text[at:])), values
+
+
+def _gap(text: bytes) -> bytes:
+    """What stands between a value and the next key: any numbers in it, and any amount of blanks, may differ."""
+    return b"".join(map(_loosely, _RUN.findall(text)))
+
+
+def _loosely(run: bytes) -> bytes:
+    """The regular expression of a run of letters, or of anything but letters."""
+    if any(digit in run for digit in b"0123456789"):
+        return rb"[^A-Za-z\n]++"
+    return b"[ \t]+".join(re.escape(part) for part in re.split(rb"[ \t]+", run))
+
+
+_NUMBERS = msgspec.json.Decoder(list[float]).decode
+
+
+class Cells(NamedTuple):
+    """The numbers of one column, and which records have one (None: all)."""
+
+    values: Floats
+    present: NDArray[np.bool_] | None = None
+
+
+def columns_of(cells: list[bytes | None], width: int) -> list[Cells]:
+    """Cells, row by row, as columns of numbers."""
+    try:
+        table = np.array(_NUMBERS(b"[" + b",".join(cells) + b"]"))  # type: ignore[arg-type]  # a None is a TypeError
+        return [Cells(column) for column in table.reshape(-1, width).T.copy()]
+    except (TypeError, ValueError):  # a cell is None, or no number as JSON spells it
+        return [_column(cells[i::width]) for i in range(width)]
+
+
+def _column(cells: list[bytes | None]) -> Cells:
+    if None not in cells and b"_" not in b"".join(cells):  # type: ignore[arg-type]  # no None in it
+        try:
+            return Cells(np.fromiter(map(float, cells), np.float64, len(cells)))  # type: ignore[arg-type]  # as above
+        except ValueError:
+            pass
+    numbers = [None if cell is None else parse_number(cell.decode("utf-8", "replace")) for cell in cells]
+    present = np.array([number is not None for number in numbers], bool)
+    return Cells(np.array([float("nan") if number is None else number for number in numbers], np.float64), present)

@@ -1,0 +1,101 @@
+"""The text of a console, piece by piece: lines without colours, each with its number in the log.
+
+Progress bars end their lines with carriage returns or backspaces; what lies between two of them counts as a line of its own here,
+but not for the line numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from trainproof.frame import Ints
+from trainproof.readers.source import LogInput
+
+#: a longer line is no record
+MOST_RECORD_BYTES = 16 * 1024
+#: what ends a line that a carriage return ended: the newline after it is none of the log's
+SOFT = b"\x0b"
+
+_ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_BACKSPACES = re.compile(rb"\x08+")
+
+
+class Span(NamedTuple):
+    """Where a line lies in a block: its bytes without the line end, and its number there, from 0."""
+
+    begin: int
+    end: int
+    line: int
+
+
+class Block(NamedTuple):
+    """Lines of one piece of the log, each ended by a newline, and the place of each in the piece, shape (lines,)."""
+
+    text: bytes
+    places: Ints
+
+    def lines_with(self, mark: bytes) -> Iterator[Span]:
+        """The lines that hold `mark` and are short enough to be records."""
+        text, at, line = self.text, 0, 0
+        while (found := text.find(mark, at)) >= 0:
+            begin = max(at, text.rfind(b"\n", at, found) + 1)
+            end = text.index(b"\n", found)
+            line += text.count(b"\n", at, begin)
+            if end - begin <= MOST_RECORD_BYTES:
+                yield Span(begin, end, line)
+            at = end + 1
+            line += 1
+
+    def cut(self, span: Span) -> tuple[Block, Block]:
+        """The lines up to that of `span`, and those after it."""
+        byte, line = span.end + 1, span.line + 1
+        return Block(self.text[:byte], self.places[:line]), Block(self.text[byte:], self.places[line:])
+
+    def without(self, spans: Sequence[Span]) -> Block:
+        """The lines that are not among `spans`."""
+        if not spans:
+            return self
+        begins = [0, *(span.end + 1 for span in spans)]
+        ends = [*(span.begin for span in spans), len(self.text)]
+        text = b"".join(self.text[begin:end] for begin, end in zip(begins, ends, strict=True))
+        return Block(text, np.delete(self.places, [span.line for span in spans]))
+
+
+def joined(blocks: Sequence[Block]) -> Block:
+    if len(blocks) == 1:
+        return blocks[0]
+    return Block(b"".join(block.text for block in blocks), np.concatenate([block.places for block in blocks]))
+
+
+def cleaned(data: bytes) -> bytes:
+    """`data` without colours, its progress bars as lines, and a newline at the end."""
+    data = data.replace(SOFT, b" ") if SOFT in data else data
+    data = _ANSI.sub(b"", data) if b"\x1b" in data else data
+    data = _BACKSPACES.sub(b"\r", data) if b"\x08" in data else data
+    data = data.replace(b"\r\n", b"\n").replace(b"\r", SOFT + b"\n") if b"\r" in data else data
+    return data if data.endswith(b"\n") else data + b"\n"
+
+
+def pieces(log: LogInput) -> Iterator[tuple[Block, Ints]]:
+    """Each piece of the log, and the line number of each of its places."""
+    line = 1
+    for chunk in log.chunks():
+        text = cleaned(chunk)
+        numbers = line + _breaks(text)
+        line += chunk.count(b"\n")
+        yield Block(text, np.arange(len(numbers))), numbers
+
+
+def _breaks(text: bytes) -> Ints:
+    """How many line ends of the log come before each line of `text`, shape (lines,)."""
+    count = text.count(b"\n")
+    if SOFT not in text:
+        return np.arange(count)
+    codes = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(codes == ord("\n"))
+    hard = np.where(ends > 0, codes[np.maximum(ends - 1, 0)], 0) != ord(SOFT)
+    return np.concatenate([[0], np.cumsum(hard)[:-1]])
