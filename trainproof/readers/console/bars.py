@@ -9,6 +9,8 @@ is the bar itself.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from trainproof.readers.builder import FrameBuilder
@@ -25,14 +27,18 @@ class BarReader(ConsoleReader):
     lines = (
         Line(
             "Epoch",
-            r"[^\n|%]{0,80}?Epoch:? \[?(?P<epoch>\d+)(?:/-?\d+)?\]?(?: ?:)* *\d+%\|[^|\n]{0,200}\| " + _COUNT + r" \[[^\n=\]]*?, ?",
+            r"[^\n|%]{0,80}?Epoch:? \[?(?P<epoch>\d+)(?:/-?\d+)?\]?(?: ?:)* *\d+%\|[^|\n]{0,200}\| "
+            + _COUNT
+            + r" \[[^\n=\]]*?, ?",
             r"(?=[\w ./-]+=)[^\n\]]*",
             r"\][^\n]*",
             first_epoch=0,
         ),
         Line(
             "%|",
-            r"(?![^\n|]{0,80}(?i:epoch|valid|test|eval|predict|sanity))[^\n|%]{0,80}?\d+%\|[^|\n]{0,200}\| " + _COUNT + r" \[[^\n=\]]*?, ?",
+            r"(?![^\n|]{0,80}(?i:epoch|valid|test|eval|predict|sanity))[^\n|%]{0,80}?\d+%\|[^|\n]{0,200}\| "
+            + _COUNT
+            + r" \[[^\n=\]]*?, ?",
             r"(?=[\w ./-]+=)[^\n\]]*",
             r"\][^\n]*",
             first_epoch=0,
@@ -43,7 +49,7 @@ class BarReader(ConsoleReader):
             first_epoch=0,
         ),
     )
-    aliases = {"v_num": "", "global_step": "", "consumed_samples": "", "global_batch_size": ""}
+    aliases: ClassVar = {"v_num": "", "global_step": "", "consumed_samples": "", "global_batch_size": ""}
     repeated = ("val", "test", "valid", "eval", "train_loss_epoch", "loss_epoch")
     refreshed = True
 
@@ -69,5 +75,7 @@ class _BarReading(Reading):
         passes[order] = self._passes + np.cumsum(falls)
         self._passes, self._count = int(passes[order[-1]]), float(counts[order[-1]])
         epochs = iter(np.split(passes, np.cumsum([len(batch.places) for batch in nameless])[:-1]))
-        numbered = {id(batch): batch._replace(columns={**batch.columns, "epoch": Cells(next(epochs))}) for batch in nameless}
+        numbered = {
+            id(batch): batch._replace(columns={**batch.columns, "epoch": Cells(next(epochs))}) for batch in nameless
+        }
         return [numbered.get(id(batch), batch) for batch in batches]

@@ -51,7 +51,11 @@ class ConsoleReader:
 
     def sniff(self, head: bytes) -> float:
         """A record line with a loss."""
-        return 0.9 if any(LOSS.search(name) for line, names in self.records_in(head) if line.sure for name in names) else 0.0
+        return (
+            0.9
+            if any(LOSS.search(name) for line, names in self.records_in(head) if line.sure for name in names)
+            else 0.0
+        )
 
     def records_in(self, head: bytes) -> Iterator[tuple[Line, list[str]]]:
         """The record lines in the beginning of a log, kind by kind, with the metrics in each."""
@@ -202,6 +206,6 @@ def _merged(parts: Sequence[Points]) -> Points:
         return parts[0]
     if not parts:
         return Points(_NOWHERE, _NOWHERE, np.zeros(0))
-    joined = Points(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    order = np.argsort(joined.places, kind="stable")
-    return Points(*(column[order] for column in joined))
+    places, steps, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(places, kind="stable")
+    return Points(places[order].astype(np.int64), steps[order].astype(np.int64), values[order])

@@ -1,8 +1,8 @@
 """fairseq: its log in the formats "simple", "tqdm" and "json"; losses are in bits.
 
-    2023-06-28 18:40:31 | INFO | train_inner | epoch 001:     50 / 102400 loss=15.321, ppl=38395.4, num_updates=50, lr=8e-05, gnorm=1.9
-    2023-06-28 18:51:14 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 8.1 | nll_loss 7.2 | ppl 150.1 | num_updates 1000
-    2023-06-28 18:40:31 | INFO | train_inner | {"epoch": 1, "update": 0.05, "loss": "15.321", "num_updates": "50", "lr": "8e-05"}
+2023-06-28 18:40:31 | INFO | train_inner | epoch 001:     50 / 102400 loss=15.321, ppl=38395.4, num_updates=50, lr=8e-05, gnorm=1.9
+2023-06-28 18:51:14 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 8.1 | nll_loss 7.2 | ppl 150.1 | num_updates 1000
+2023-06-28 18:40:31 | INFO | train_inner | {"epoch": 1, "update": 0.05, "loss": "15.321", "num_updates": "50", "lr": "8e-05"}
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ class FairseqReader(ConsoleReader):
     lines = (
         Line(" / ", rf"(?:{_LOG}train(?:_inner)? )?\| epoch (?P<epoch>\d+): +\d+ / \d+ ", r"(?=[\w.]+=)[^\n]*"),
         Line("train_inner", rf'{_LOG}train_inner \| \{{(?=")'),
-        Line("valid", rf"{_LOG}valid \| (?:epoch (?P<epoch>\d+) \| )?valid on '[^'\n]*' subset \| ", prefix="eval_", sure=False),
+        Line(
+            "valid",
+            rf"{_LOG}valid \| (?:epoch (?P<epoch>\d+) \| )?valid on '[^'\n]*' subset \| ",
+            prefix="eval_",
+            sure=False,
+        ),
         Line("valid", rf'{_LOG}valid \| \{{(?=")', sure=False),
         Line("train", rf"{_LOG}train \| epoch (?P<epoch>\d+) \| (?=train_loss |loss )", prefix="train_", sure=False),
         Line("train", rf'{_LOG}train \| \{{(?=")', sure=False),

@@ -29,7 +29,8 @@ _PREFIX = (
 )
 _TRACEBACK = re.compile(_PREFIX + rb"Traceback \(most recent call last\):")
 _RAISED = re.compile(
-    _PREFIX + rb"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Quit|Failure|Timeout|Stop|Iteration))(?::|$)"
+    _PREFIX
+    + rb"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Quit|Failure|Timeout|Stop|Iteration))(?::|$)"
 )
 _INSIDE = re.compile(_PREFIX + rb"(?:[ \t]|$)")
 #: exceptions by which the user, or whoever runs the machine, ends a run
@@ -52,8 +53,14 @@ _KINDS = (
     _Kind("nonfinite-stop", re.compile(_PREFIX + rb"FloatingPointError: Loss became infinite or NaN"), True),
     _Kind("nonfinite-stop", re.compile(_PREFIX + rb"ValueError: The loss returned in `\w+` is (?:nan|inf)"), True),
     _Kind("nonfinite-stop", re.compile(_SAID + rb"Batch \d+: Invalid loss, terminating training"), True),
-    _Kind("nonfinite-stop", re.compile(_PREFIX + rb"(?:AssertionError: )?Rank \d+: found NaN in local forward loss"), True),
-    _Kind("minimum-loss-scale", re.compile(_PREFIX + rb"FloatingPointError: Minimum loss scale reached \([\d.e-]+\)"), True),
+    _Kind(
+        "nonfinite-stop", re.compile(_PREFIX + rb"(?:AssertionError: )?Rank \d+: found NaN in local forward loss"), True
+    ),
+    _Kind(
+        "minimum-loss-scale",
+        re.compile(_PREFIX + rb"FloatingPointError: Minimum loss scale reached \([\d.e-]+\)"),
+        True,
+    ),
     _Kind("minimum-loss-scale", re.compile(_PREFIX + rb"Exception: Current loss scale already at minimum"), True),
     _Kind(
         "out-of-memory",
@@ -69,7 +76,9 @@ _KINDS = (
         "collective-failed",
         re.compile(
             rb"\A[^\n]{0,200}?\bWatchdog caught collective operation timeout"
-            rb"|" + _PREFIX + rb"(?:[\w.]*(?:RuntimeError|DistBackendError)): [^\n]{0,200}(?:NCCL (?:error|communicator was aborted)|nccl\w*Error)"
+            rb"|"
+            + _PREFIX
+            + rb"(?:[\w.]*(?:RuntimeError|DistBackendError)): [^\n]{0,200}(?:NCCL (?:error|communicator was aborted)|nccl\w*Error)"
         ),
     ),
     _Kind("crashed", re.compile(rb"\A(?:[^\n]{0,200}?\W)?(?:Segmentation fault|Bus error|Aborted) +\(core dumped\)")),

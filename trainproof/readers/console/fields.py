@@ -24,15 +24,35 @@ _KEY = rb"[A-Za-z_][\w./()@%^+~-]{0,80}+(?: [A-Za-z_(.@][\w./()@%^+~-]{0,80}+){0
 _VALUE_AND_UNIT = rb"['\"\[(]*(?P<value>" + _NUMBER + rb")(?P<unit>[A-Za-z%]*+)(?![\d:_]|[.,]\d|-\d|[ \t]days?\b)"
 _BEGIN = rb"(?<![\w./@%^+~-])"
 #: a key is one to six words; bounded, and begun only where a word begins, so that no text takes more than linear time
-FIELD = re.compile(_BEGIN + rb"(?P<key>" + _KEY + rb")['\"]?(?:[ \t]*[:=][ \t]*|[ \t]+(?!nan iterations))" + _VALUE_AND_UNIT)
+FIELD = re.compile(
+    _BEGIN + rb"(?P<key>" + _KEY + rb")['\"]?(?:[ \t]*[:=][ \t]*|[ \t]+(?!nan iterations))" + _VALUE_AND_UNIT
+)
 #: words that count records; the last word of a key that ends in one says so
-COUNTERS = ("step", "steps", "iteration", "iterations", "iter", "iters", "update", "updates", "batch", "epoch", "episode", "round")
+COUNTERS = (
+    "step",
+    "steps",
+    "iteration",
+    "iterations",
+    "iter",
+    "iters",
+    "update",
+    "updates",
+    "batch",
+    "epoch",
+    "episode",
+    "round",
+)
 #: in the lines of no known logger a key is followed by a colon or an equals sign, unless it is a counter or a loss
 _SPOKEN = rb"(?i:" + "|".join(COUNTERS).encode() + rb"|(?:[a-z]{1,12}[ _])?loss|lr|acc)"
 STRICT_FIELD = re.compile(
     _BEGIN
-    + rb"(?P<key>(?P<spoken>" + _SPOKEN + rb"(?=[ \t:=#(\[\"']))|" + _KEY + rb")['\"]?"
-    + rb"(?(spoken)[ \t]*[:=#]?[ \t]*|[ \t]*[:=][ \t]*)" + _VALUE_AND_UNIT
+    + rb"(?P<key>(?P<spoken>"
+    + _SPOKEN
+    + rb"(?=[ \t:=#(\[\"']))|"
+    + _KEY
+    + rb")['\"]?"
+    + rb"(?(spoken)[ \t]*[:=#]?[ \t]*|[ \t]*[:=][ \t]*)"
+    + _VALUE_AND_UNIT
 )
 _RUN = re.compile(rb"[A-Za-z]+|[^A-Za-z]+")
 _VALUE = rb"([-+.\deE]++|[-+]?(?i:nan|inf(?:inity)?))"
@@ -88,8 +108,8 @@ class Cells(NamedTuple):
 def columns_of(cells: list[bytes | None], width: int) -> list[Cells]:
     """Cells, row by row, as columns of numbers."""
     try:
-        table = np.array(_NUMBERS(b"[" + b",".join(cells) + b"]"))  # type: ignore[arg-type]  # a None is a TypeError
-        return [Cells(column) for column in table.reshape(-1, width).T.copy()]
+        numbers = _NUMBERS(b"[" + b",".join(cells) + b"]")  # type: ignore[arg-type]  # a None is a TypeError
+        return [Cells(column) for column in np.array(numbers, np.float64).reshape(-1, width).T.copy()]
     except (TypeError, ValueError):  # a cell is None, or no number as JSON spells it
         return [_column(cells[i::width]) for i in range(width)]
 

@@ -1,11 +1,13 @@
 """flair `training.log`; the loss of an iteration is the mean since the epoch began.
 
-    2019-06-11 13:45:02,441 epoch 1 - iter 14/149 - loss 0.71617633
-    2019-06-11 13:54:52,676 EPOCH 1 done: loss 0.2911 - lr 0.1000 - bad epochs 0
-    2019-06-11 13:55:49,388 DEV : loss 0.23140907287597656 - score 0.8115
+2019-06-11 13:45:02,441 epoch 1 - iter 14/149 - loss 0.71617633
+2019-06-11 13:54:52,676 EPOCH 1 done: loss 0.2911 - lr 0.1000 - bad epochs 0
+2019-06-11 13:55:49,388 DEV : loss 0.23140907287597656 - score 0.8115
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from trainproof.readers.console.engine import ConsoleReader
 from trainproof.readers.console.line import Line
@@ -22,4 +24,4 @@ class FlairReader(ConsoleReader):
         Line("DEV : ", _LOG + r"DEV : ", prefix="dev_", sure=False),
         Line("TEST : ", _LOG + r"TEST : ", prefix="test_", sure=False),
     )
-    aliases = {"time (sec)": "", "bad epochs": ""}
+    aliases: ClassVar = {"time (sec)": "", "bad epochs": ""}

@@ -54,7 +54,9 @@ class GenericReader:
     def read(self, log: LogInput, out: FrameBuilder) -> None:
         plan = _plan(_first_blocks(log))
         if plan is None:
-            raise FormatError(f"{log.path}: no {SHARED_LINES} lines in it that share a step and a loss as `key: value`, expected a log")
+            raise FormatError(
+                f"{log.path}: no {SHARED_LINES} lines in it that share a step and a loss as `key: value`, expected a log"
+            )
         counter = plan.step or f"the order of the lines{f' ({plan.epoch} stands still)' if plan.epoch else ''}"
         out.guess(f"read as lines of `key: value`, counted by {counter}, with the loss {plan.loss!r}")
         _GenericReading(_Planned(plan), out, plan).run(log)
@@ -115,7 +117,9 @@ def _plan(blocks: Iterator[Block] | list[Block]) -> Plan | None:
     (counters, loss), count = shared.most_common(1)[0]
     if count < SHARED_LINES:
         return None
-    rows = [[values[name] for name in counters] for names, losses, values in lines if names == counters and loss in losses]
+    rows = [
+        [values[name] for name in counters] for names, losses, values in lines if names == counters and loss in losses
+    ]
     columns = columns_of([cell for row in rows for cell in row], len(counters))
     numbering = {name: cells.values for name, cells in zip(counters, columns, strict=True) if _numbers(cells.values)}
     epoch = next((name for name in counters if _EPOCH.match(name)), None)

@@ -24,7 +24,9 @@ class KerasReader(ConsoleReader):
     description = "Keras: progress bars"
     lines = (
         Line("Epoch ", r"Epoch (?P<epoch>\d+)/(?P<of>\d+)", "", total="epochs"),
-        Line("/", r"[ \t]*(?P<batches>\d+)/(?P=batches) [^\n]{0,200}?(?<= - )(?=[a-z]\w*: [\d.-]|[a-z]\w*: (?:nan|inf))"),
+        Line(
+            "/", r"[ \t]*(?P<batches>\d+)/(?P=batches) [^\n]{0,200}?(?<= - )(?=[a-z]\w*: [\d.-]|[a-z]\w*: (?:nan|inf))"
+        ),
     )
     refreshed = True
 

@@ -72,10 +72,9 @@ class LineReader:
     def read(self, block: Block) -> tuple[list[Batch], Block]:
         """The records in `block`, and the lines that are none."""
         batches: list[Batch] = []
-        for shape in self._learned:
-            block = self._lift(shape, block, batches)
+        for known in self._learned:
+            block = self._lift(known, block, batches)
         passed: list[Block] = []
-        shape: Shape | None
         while True:
             spans, shape = self._read_singly(block, batches)
             if shape is None:

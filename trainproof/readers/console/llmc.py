@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from trainproof.readers.console.engine import ConsoleReader
 from trainproof.readers.console.line import Line
 
@@ -11,4 +13,4 @@ class LlmcReader(ConsoleReader):
     description = "llm.c: main.log"
     lines = (Line("s:", r"s:(?P<step>\d+) (?=(?:trl|tel|eval):)"),)
     #: the share of HellaSwag questions that were answered right
-    aliases = {"eval": "eval_accuracy"}
+    aliases: ClassVar = {"eval": "eval_accuracy"}

@@ -1,10 +1,12 @@
 """Megatron-LM and Megatron-DeepSpeed: console output, with or without a date or a rank before each line.
 
-     iteration       10/    1000 | consumed samples: 40 | learning rate: 1.5E-04 | lm loss: 1.21E+01 | loss scale: 32768.0 | grad norm: 2.1 |
-     validation loss at iteration 100 | lm loss value: 8.095942E+00 | lm loss PPL: 3.281128E+03 |
+iteration       10/    1000 | consumed samples: 40 | learning rate: 1.5E-04 | lm loss: 1.21E+01 | loss scale: 32768.0 | grad norm: 2.1 |
+validation loss at iteration 100 | lm loss value: 8.095942E+00 | lm loss PPL: 3.281128E+03 |
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.console.engine import ConsoleReader, Reading
@@ -26,7 +28,7 @@ class MegatronReader(ConsoleReader):
             sure=False,
         ),
     )
-    aliases = {
+    aliases: ClassVar = {
         "lm loss value": "loss",
         "lm loss PPL": "ppl",
         "lm-loss": "lm loss",

@@ -1,7 +1,7 @@
 """VITS and so-vits-svc `train.log`: the losses of discriminator and generator in one list.
 
-    2023-07-22 21:56:12,356\t44k\tINFO\tLosses: [2.72, 2.73, 7.27, 30.2, 3.61], step: 0, lr: 0.0001
-    2021-07-22 21:56:12,356\tljs_base\tINFO\t[2.72, 2.73, 7.27, 30.2, 1.61, 3.61, 200, 0.0002]
+2023-07-22 21:56:12,356\t44k\tINFO\tLosses: [2.72, 2.73, 7.27, 30.2, 3.61], step: 0, lr: 0.0001
+2021-07-22 21:56:12,356\tljs_base\tINFO\t[2.72, 2.73, 7.27, 30.2, 1.61, 3.61, 200, 0.0002]
 """
 
 from __future__ import annotations

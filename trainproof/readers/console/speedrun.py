@@ -5,6 +5,8 @@ The program's own source stands in the log before the run or after it. Only fiel
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from trainproof.readers.console.engine import ConsoleReader
 from trainproof.readers.console.line import Line
 
@@ -16,5 +18,5 @@ class SpeedrunReader(ConsoleReader):
     description = "GPT speedruns (modded-nanogpt, parameter-golf) and their orchestrators: console output"
     lines = (Line("step:", r"(?:\[[\d:. -]+\] progress [^\w\s]+ )?step:(?P<step>\d+)/(?P<of>\d+)", _FIELDS),)
     #: the interval's mean is told by step_avg; the others are the clock
-    aliases = {"t": "elapsed", "avg": "step_avg"}
+    aliases: ClassVar = {"t": "elapsed", "avg": "step_avg"}
     end_mark = b"\nstopping_early: "

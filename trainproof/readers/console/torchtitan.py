@@ -1,6 +1,6 @@
 """torchtitan: console output, once a rank where each rank prints.
 
-    [rank0]:[titan] 2025-10-30 20:34:38,183 - root - INFO - step: 10  loss: 11.1385  grad_norm:  2.4909  memory: 52.53GiB(66.33%)  tps: 11,023
+[rank0]:[titan] 2025-10-30 20:34:38,183 - root - INFO - step: 10  loss: 11.1385  grad_norm:  2.4909  memory: 52.53GiB(66.33%)  tps: 11,023
 """
 
 from __future__ import annotations
