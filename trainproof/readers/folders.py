@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from trainproof.errors import TrainproofError
 from trainproof.readers.mlflow import files_below, is_judged, is_run_folder
+from trainproof.readers.source import LogInput
+from trainproof.readers.wandb import has_history
+
+#: what W&B calls the history (until 2020), the text that a run printed, and what it keeps of every run
+_OLD_HISTORY, _CONSOLE = "wandb-history.jsonl", "output.log"
+_SUMMARIES = frozenset({"wandb-summary.json", "wandb-metadata.json"})
 
 #: takes a folder, the names of the files in it and of the folders in it; gives the run's files, as paths below the folder,
 #: or None for a folder that is not of its kind
@@ -31,4 +38,28 @@ def mlflow_run(folder: str, files: Collection[str], below: Collection[str]) -> l
     return [f"metrics/{file}" for file in files_below(path / "metrics")] if is_judged(path) else []
 
 
-CLAIMS: tuple[Claim, ...] = (mlflow_run,)
+def wandb_run(folder: str, files: Collection[str], below: Collection[str]) -> list[str] | None:
+    """A W&B run, or its `files` folder: the history, else the console text that was captured beside it."""
+    stores = [name for name in files if name.endswith(".wandb")]
+    if any(_has_history(Path(folder, name)) for name in stores):
+        return stores
+    if _OLD_HISTORY in files:
+        return [_OLD_HISTORY]
+    if _SUMMARIES.intersection(files):
+        return [_CONSOLE] if _CONSOLE in files else []
+    if stores and "files" in below and Path(folder, "files", _CONSOLE).is_file():
+        return [f"files/{_CONSOLE}"]
+    return None
+
+
+def _has_history(store: Path) -> bool:
+    log = LogInput(str(store))
+    try:
+        return has_history(log)
+    except TrainproofError:
+        return False
+    finally:
+        log.close()
+
+
+CLAIMS: tuple[Claim, ...] = (mlflow_run, wandb_run)

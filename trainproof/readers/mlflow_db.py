@@ -80,7 +80,7 @@ class MLflowDatabaseReader:
 
 def _told(error: sqlite3.Error | UnicodeDecodeError) -> str:
     """One line about what went wrong."""
-    what = " ".join(str(error).split())[:MOST_TOLD]
+    what = " ".join(str(error).split())[:MOST_TOLD] if isinstance(error, sqlite3.Error) else "damaged schema"
     if "locked" in what:
         return "locked by a program that writes to it; try again when that is done, or judge a copy"
     if what == "interrupted":
