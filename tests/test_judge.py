@@ -11,7 +11,7 @@ from tests.rules.helpers import make_frame, make_series
 from trainproof.errors import UsageError
 from trainproof.frame import Frame, Segment
 from trainproof.judge import Settings, judge_frames, judge_run, selected_rules
-from trainproof.rules import all_rules
+from trainproof.rules import log_rules
 from trainproof.thresholds import Thresholds
 from trainproof.verdict import RunReport, Verdict
 
@@ -31,7 +31,7 @@ def rules_of(run: RunReport) -> list[str]:
 def test_every_rule_either_ran_or_says_why_not() -> None:
     run = judge_run(healthy())
     assert run.verdict is Verdict.PASS
-    assert set(run.checked) | set(run.skipped) == set(all_rules())
+    assert set(run.checked) | set(run.skipped) == set(log_rules())
     assert not set(run.checked) & set(run.skipped)
     assert run.skipped["TP301"] == "no lr in the log"
 

@@ -83,7 +83,7 @@ def parse_scalar(text: str) -> FactValue:
     return text
 
 
-def _is_setting(value: object) -> TypeGuard[FactValue]:
+def is_setting(value: object) -> TypeGuard[FactValue]:
     """Whether a report can carry the value: a bool, a finite number that fits 64 bits, or a short text."""
     if isinstance(value, str):
         return len(value) <= MOST_TEXT
@@ -105,7 +105,7 @@ class Facts(Mapping[str, FactValue]):
         if canonical is None or canonical in self._values:
             return
         value = parse_scalar(value) if isinstance(value, str) else value
-        if _is_setting(value):
+        if is_setting(value):
             self._values[canonical] = value
             self._where[canonical] = where
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from trainproof.errors import UsageError
 from trainproof.folding import fold_related
 from trainproof.frame import Frame, Source
 from trainproof.plugins import described
-from trainproof.rules import all_rules
+from trainproof.rules import all_rules, log_rules
 from trainproof.rules.registry import CannotTell, Rule, Sighting
 from trainproof.thresholds import Thresholds
 from trainproof.verdict import (
@@ -46,13 +46,22 @@ DEFAULTS = Settings()
 
 
 def selected_rules(settings: Settings) -> list[Rule]:
-    """The rules that `settings` asks for, by code. Raises UsageError for a selector that names no rule."""
-    rules = all_rules()
+    """The rules of one log that `settings` asks for, by code. Raises UsageError for a selector that names no rule."""
+    check_selectors(settings)
+    return matching(log_rules(), settings)
+
+
+def check_selectors(settings: Settings) -> None:
+    """Raises UsageError for a selector that names no rule, neither of one log nor of a comparison."""
     for selector in (*settings.select, *settings.ignore):
-        if selector != "ALL" and not any(code.startswith(selector) for code in rules):
+        if not any(_matches(code, (selector,)) for rules in (log_rules, all_rules) for code in rules()):
             raise UsageError(
                 f"no rule matches {selector!r}; `trainproof rules` lists them (a code, a prefix such as TP2, or ALL)"
             )
+
+
+def matching(rules: Mapping[str, Rule], settings: Settings) -> list[Rule]:
+    """Those of the rules that `settings` asks for."""
     return [
         rule for code, rule in rules.items() if _matches(code, settings.select) and not _matches(code, settings.ignore)
     ]
@@ -94,7 +103,7 @@ def judge_run(frame: Frame, settings: Settings = DEFAULTS) -> RunReport:
             continue
         checked.append(rule.code)
         judged = judged or rule.family in JUDGING_FAMILIES or rule.code in JUDGING_RULES
-        findings += [_finding(rule, _capped(s) if frame.guessed else s) for s in sightings]
+        findings += [finding_of(rule, s, frame) for s in sightings]
     return _report(frame, settings, findings, checked, skipped, judged)
 
 
@@ -159,7 +168,9 @@ def _capped(seen: Sighting) -> Sighting:
     return seen if certain or seen.severity is not Severity.FAIL else seen._replace(severity=Severity.WARN)
 
 
-def _finding(rule: Rule, seen: Sighting) -> Finding:
+def finding_of(rule: Rule, seen: Sighting, frame: Frame) -> Finding:
+    """A sighting under the name of its rule."""
+    seen = _capped(seen) if frame.guessed else seen
     return Finding(
         rule=rule.code,
         name=rule.name,

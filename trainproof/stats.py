@@ -331,6 +331,42 @@ def last_run(mask: Bools) -> tuple[int, int] | None:
     return (int(false[-1]) + 1 if len(false) else 0), len(mask)
 
 
+def student_limit(z: float, df: float) -> float:
+    """The limit of Student's t with `df` degrees of freedom that is passed as rarely as `z` is by a normal law.
+
+    Cornish-Fisher expansion (Abramowitz and Stegun 26.7.5), good to 10 % from 3 degrees on; fewer count as 2.
+    """
+    v = max(df, 2.0)
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / v + second / v**2 + third / v**3
+
+
+def serial_inflation(x: Floats) -> float:
+    """By how much neighbours that resemble each other widen the standard error of a level of x: sqrt((1 + r) / (1 - r)).
+
+    r is the correlation of neighbours' signs about the median, turned into that of a normal law (sin(pi r / 2)), less its own
+    standard error 1 / sqrt(n); 1 where it is not positive. Smoothed losses have an r near 1.
+    """
+    n = len(x)
+    if n < 3:
+        return 1.0
+    sign = np.sign(x - np.median(x))
+    agree = int((sign[1:] * sign[:-1]).sum()) / (n - 1)
+    r = min(math.sin(math.pi / 2 * agree) - 1 / math.sqrt(n), 0.99)
+    return math.sqrt((1 + r) / (1 - r)) if r > 0 else 1.0
+
+
+def print_quantum(x: Floats, most_digits: int = 6) -> float:
+    """The step in which values were printed: 10^-d for the fewest decimals d that spell all of x; 0 when more than `most_digits`."""
+    some = thinned(x)
+    for digits in range(most_digits + 1):
+        if (np.abs(np.round(some, digits) - some) <= 1e-12 * np.abs(some)).all():
+            return float(10.0**-digits)
+    return 0.0
+
+
 def is_running_mean(x: Floats) -> bool:
     """True when x looks like a mean since the start: its steps shrink as 1/n (a single record can hardly move it any more).
 

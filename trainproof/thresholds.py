@@ -526,6 +526,66 @@ class PreferenceThresholds(msgspec.Struct, frozen=True):
     collapse_records: int = 20
 
 
+class ComparisonThresholds(msgspec.Struct, frozen=True):
+    """Family TP97: limits in shares of the baselines' value, worse counted as positive. One baseline's limits; several move them."""
+
+    # TP971, TP972, TP975, TP976, TP977, TP978, TP980, TP981, TP982: how noise and seeds enter. Source: measured (docs/comparison.md).
+    noise_se: float = 3.5  # standard errors of a median, by Student's t for few records
+    mad_efficiency: float = 0.37  # degrees of freedom a record: efficiency of the MAD, normal law
+    seed_prior: float = 4.0  # baselines that the assumed seed spread weighs as much as
+    seed_z: float = 2.576  # normal quantile of 0.5 %: a seed is outside by chance so rarely
+    clearly: float = 2.5  # times the WARN limit: FAIL
+    noisy: float = 0.5  # log units: noise that could hide more than this cannot tell anything
+
+    # TP971 worse-than-baseline. Source: measured.
+    end_share: float = 0.20  # of the matched records
+    end_records: int = 20  # ... and at least so many
+    loss_warn: float = 0.02  # log units; also TP972, TP975, TP977; the FAIL limit is `clearly` times it
+
+    # TP972 floor-above-baseline, TP976 improvement-lost, TP977 end-above-baseline. Source: convention (a twentieth of the run).
+    level_share: float = 0.05  # of the matched records
+    level_records: int = 5  # ... and at least so many
+
+    # TP973 integer-loss-ratio. Source: public reports of summed accumulation steps (ratios of 5.000 and 5.000).
+    integer_records: int = 5  # matched records
+    integer_spread: float = 0.05  # robust standard deviation over the median
+    integer_near: float = 0.03  # relative distance from the integer ...
+    integer_off: float = 0.25  # ... and absolute
+    integer_most: int = 64
+
+    # TP975 slower-slope. Source: measured.
+    slope_records: int = 30  # matched records
+
+    # TP976 improvement-lost. Source: convention.
+    improvement_lost: float = 0.25  # of the baselines' improvement, WARN
+
+    # TP978 eval-worse-than-baseline. Source: convention (as TP971 for losses; task metrics are noisier).
+    eval_share: float = 0.20  # of the matched evaluations
+    eval_records: int = 3  # ... and at least so many
+    eval_noise: int = 4  # matched evaluations that can tell their noise
+    eval_seeds: int = 3  # baselines whose spread tells it where there are fewer
+    metric_warn: float = 0.05  # log units, task metrics
+    metric_least: float = 0.01  # absolute, for shares of 1
+
+    # TP979 lr-differs. Source: convention (six printed digits agree to 1e-6).
+    rate_records: int = 5  # matched records
+    rate_differs: float = 0.01  # relative, in the median matched record that moves
+
+    # TP980 grad-norm-level, TP981 slower-than-baseline, TP982 more-memory. Source: convention; 20 % is what a CI job acts on.
+    norm_warn: float = 0.693  # log units: twice or half
+    speed_warn: float = 0.223  # log units: a fifth slower
+    memory_warn: float = 0.0953  # log units: a tenth more
+    cost_records: int = 5  # matched records
+
+    # TP983 later-to-loss. Source: convention.
+    target_share: float = 0.8  # of the baseline's improvement: the loss to reach
+    target_later: float = 1.25  # times the steps
+
+    # TP984 first-divergence. Source: convention.
+    divergence_blocks: int = 40  # stretches of the matched records
+    divergence_least: float = 0.01  # log units
+
+
 class Thresholds(msgspec.Struct, frozen=True):
     """All thresholds, one group a rule family (the field is the family's module name)."""
 
@@ -538,6 +598,7 @@ class Thresholds(msgspec.Struct, frozen=True):
     data_order: DataOrderThresholds = DataOrderThresholds()
     resume: ResumeThresholds = ResumeThresholds()
     preference: PreferenceThresholds = PreferenceThresholds()
+    comparison: ComparisonThresholds = ComparisonThresholds()
 
     def with_overrides(self, overrides: dict[str, float]) -> Thresholds:
         """These thresholds with `family.field` keys replaced. Raises UsageError for an unknown key."""

@@ -75,6 +75,8 @@ class Panel(msgspec.Struct, frozen=True):
     """A curve that a renderer may draw: at most 1,000 points a series, min/max-decimated, the findings' own points kept.
 
     `series` is (metric, steps, values); a missing value is NaN and marks a non-finite record, whose steps are in `nonfinite`.
+    `band` is (name, steps, lows, highs), drawn under the curves; `level` is a value to mark across the picture, and `marks` are
+    (step, text) to mark from top to bottom.
     """
 
     title: str
@@ -82,6 +84,9 @@ class Panel(msgspec.Struct, frozen=True):
     series: tuple[tuple[str, tuple[int, ...], tuple[float, ...]], ...]
     nonfinite: tuple[int, ...] = ()
     log_scale: bool = False
+    band: tuple[str, tuple[int, ...], tuple[float, ...], tuple[float, ...]] | None = None
+    level: float | None = None
+    marks: tuple[tuple[int, str], ...] = ()
 
 
 class SegmentReport(msgspec.Struct, frozen=True):
@@ -95,8 +100,63 @@ class DroppedLine(msgspec.Struct, frozen=True):
     why: str
 
 
+class Figure(msgspec.Struct, frozen=True):
+    """One figure of a comparison: the run's value beside the lowest and highest of the baselines.
+
+    `change` is the run against the centre of the baselines, as a share, worse counted as positive where a direction is known;
+    `resolves` is the smallest change that would have been told, None where noise plays no part.
+    """
+
+    rule: str
+    name: str
+    run: Number
+    low: Number
+    high: Number
+    change: Number
+    resolves: Number | None
+    matched: int
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A declared fact or a setting that differs: its value in the run and in the baselines, None where it was not declared."""
+
+    name: str
+    run: str | None
+    baselines: str | None
+
+
+class BaselineReport(msgspec.Struct, frozen=True):
+    """A baseline: where it came from, its own verdict, the records matched with the run, and why it was refused, if it was."""
+
+    label: str
+    source: str
+    format: str
+    name: str | None
+    verdict: Verdict
+    records: int
+    matched: int
+    refused: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """What a run was compared with, along what, over which of its steps, and what came of it beside the findings."""
+
+    axis: str
+    why: str
+    first_step: int | None
+    last_step: int | None
+    matched: int
+    how: str
+    seeds: str
+    first_divergence: int | None
+    baselines: tuple[BaselineReport, ...]
+    figures: tuple[Figure, ...]
+    changes: tuple[Change, ...]
+
+
 class RunReport(msgspec.Struct, frozen=True):
-    """One judged run. `panels` feeds the HTML report and is left out of the JSON."""
+    """One judged run. `panels` feeds the HTML report and is left out of the JSON; `compared` is there in comparisons only."""
 
     source: str
     format: str
@@ -117,6 +177,7 @@ class RunReport(msgspec.Struct, frozen=True):
     checked: tuple[str, ...]
     skipped: dict[str, str]
     panels: tuple[Panel, ...] = ()
+    compared: Compared | None = None
 
 
 class Report(msgspec.Struct, frozen=True):

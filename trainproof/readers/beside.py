@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from trainproof.facts import Facts
+from trainproof.facts import Facts, FactValue, is_setting, parse_scalar
 
 #: a config is a few kilobytes
 MOST_BYTES = 1024 * 1024
@@ -100,3 +100,34 @@ _CONFIGS: dict[str, Callable[[str], Iterator[tuple[str, object]]]] = {
     "hparams.yaml": yaml_fields,
     "args.yaml": yaml_fields,
 }
+
+
+# What is only shown, not judged by
+
+#: files whose scalars are settings of the run, however deep they lie
+SETTINGS_FILES = ("config.json", "adapter_config.json", "metadata.json", "training_args.json", "hparams.yaml", "args.yaml")
+#: settings kept of one run, and levels of nesting followed
+MOST_SETTINGS, MOST_LEVELS = 300, 5
+
+
+def settings_beside(log: Path) -> dict[str, FactValue]:
+    """Every scalar of the configs in the log's folder, by `<file stem>.<path in the file>`; a comparison lists those that differ."""
+    folder = log if log.is_dir() else log.parent
+    found: dict[str, FactValue] = {}
+    for name in SETTINGS_FILES:
+        text = _text(folder / name)
+        fields = _yaml_fields(text) if name.endswith(".yaml") else _scalars(_json_object(text), MOST_LEVELS)
+        for key, value in fields:
+            setting = parse_scalar(value) if isinstance(value, str) else value
+            if is_setting(setting) and len(found) < MOST_SETTINGS:
+                found[f"{name.partition('.')[0]}.{key}"] = setting
+    return found
+
+
+def _scalars(document: dict[str, Any], levels: int) -> Iterator[tuple[str, object]]:
+    """(dotted path, value) of everything in nested objects that is no object; lists are left out."""
+    for key, value in document.items():
+        if isinstance(value, dict) and levels:
+            yield from ((f"{key}.{below}", scalar) for below, scalar in _scalars(value, levels - 1))
+        elif not isinstance(value, (dict, list)):
+            yield key, value

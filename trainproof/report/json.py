@@ -14,6 +14,8 @@ def render_json(report: Report) -> str:
     document = msgspec.to_builtins(msgspec.structs.replace(report, runs=tuple(map(_without_panels, report.runs))))
     for run in document["runs"]:
         del run["panels"]
+        if run["compared"] is None:
+            del run["compared"]
     try:
         encoded = msgspec.json.encode(document)
     except UnicodeEncodeError:  # a path or a name with bytes that are no UTF-8

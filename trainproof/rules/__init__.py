@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 
 from trainproof import plugins
-from trainproof.rules.registry import FAMILIES, RULES, Rule
+from trainproof.rules.registry import COMPARISON, FAMILIES, PLUGIN_FAMILY, RULES, Rule
 
 
 def all_rules() -> dict[str, Rule]:
@@ -14,19 +14,34 @@ def all_rules() -> dict[str, Rule]:
     return {**own_rules(), **_plugin_rules()}
 
 
+def log_rules() -> dict[str, Rule]:
+    """The rules that judge one log; those that compare logs are not even imported."""
+    return {**_own_log_rules(), **_plugin_rules()}
+
+
 @cache
 def own_rules() -> dict[str, Rule]:
     """The rules of this package."""
-    for family in FAMILIES.values():
+    return dict(sorted({**_own_log_rules(), **_imported(frozenset({COMPARISON}))}.items()))
+
+
+@cache
+def _own_log_rules() -> dict[str, Rule]:
+    return _imported(frozenset(FAMILIES.values()) - {COMPARISON})
+
+
+def _imported(families: frozenset[str]) -> dict[str, Rule]:
+    """Our rules of some families, in order of code."""
+    for family in sorted(families):
         import_module(f"trainproof.rules.{family}")
-    return {code: RULES[code] for code in sorted(RULES) if not RULES[code].plugin}
+    return {code: RULES[code] for code in sorted(RULES) if RULES[code].family in families}
 
 
 @cache
 def _plugin_rules() -> dict[str, Rule]:
     """The rules that other packages register when their entry points are loaded; all or none of each plug-in's."""
     found: dict[str, Rule] = {}
-    own = set(own_rules())
+    own = {code for code, rule in RULES.items() if rule.family != PLUGIN_FAMILY} | set(_own_log_rules())
     for plugin in plugins.plugins(plugins.RULES):
         try:
             plugin.load()

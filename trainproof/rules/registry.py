@@ -28,7 +28,12 @@ FAMILIES = {
     "TP6": "data_order",
     "TP7": "resume",
     "TP8": "preference",
+    "TP97": "comparison",
+    "TP98": "comparison",
 }
+#: the family whose rules look at a Comparison with baselines, not at one log
+COMPARISON = "comparison"
+
 
 
 #: the family of the rules of other packages, whose codes begin otherwise
@@ -53,7 +58,8 @@ class Sighting(NamedTuple):
     fix: str | None = None
 
 
-Check = Callable[[Frame, Any], Iterator[Sighting]]
+#: (Frame, thresholds of the family) -> what it saw; a rule of the family `comparison` is given a Comparison instead of a Frame
+Check = Callable[[Any, Any], Iterator[Any]]
 
 
 class Rule(NamedTuple):
@@ -123,7 +129,7 @@ def rule(
             whole_run,
             fix,
             check,
-            f"rules/{code}.md" if code[:3] in FAMILIES else "",
+            "" if family_of(code) == PLUGIN_FAMILY else f"rules/{code}.md",
             thresholds,
         )
         return check

@@ -1,0 +1,122 @@
+"""How far a run stands from its baselines, in units of the noise of both and of the spread of seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from trainproof import stats
+from trainproof.comparing.matching import Pairs
+from trainproof.frame import Floats
+from trainproof.thresholds import ComparisonThresholds
+from trainproof.verdict import Severity
+
+#: the part of a range that an ordinary value lies in, for values that have no ratio
+RANGE = (0.05, 0.95)
+
+
+class Gap(NamedTuple):
+    """How far the run stands above one baseline: log units (or shares of the baseline's range), standard error, degrees of freedom.
+
+    A standard error of NaN says that the points are too few to tell their noise.
+    """
+
+    value: float
+    se: float
+    df: float
+
+
+class Standing(NamedTuple):
+    """The run against all baselines: centre of the gaps, what noise allows, and the limits beyond it."""
+
+    centre: float
+    noise: float
+    warn: float
+    fail: float
+    seeds: int
+
+    @property
+    def severity(self) -> Severity:
+        """FAIL or WARN when the run is worse (a positive centre) by more than noise and limit, else INFO."""
+        excess = self.centre - self.noise
+        return Severity.FAIL if excess > self.fail else Severity.WARN if excess > self.warn else Severity.INFO
+
+    @property
+    def resolves(self) -> float:
+        """The smallest difference that would have been told, in the unit of the centre."""
+        return self.warn + self.noise
+
+
+def log_ratio(pairs: Pairs, scale: float | None) -> Floats:
+    """The run over the baseline at each pair: log(run / base), or (run - base) / scale where a scale is given."""
+    if scale is not None:
+        return (pairs.run - pairs.base) / scale
+    return np.log(pairs.run) - np.log(pairs.base)
+
+
+def scale_of(pairs: Pairs) -> float | None:
+    """None when all values are positive, so that ratios mean something; else the range of the baseline's values."""
+    if len(pairs) == 0 or (pairs.run.min() > 0 and pairs.base.min() > 0):
+        return None
+    low, high = np.quantile(pairs.base, RANGE)
+    return float(high - low) or math.nan
+
+
+def gap(ratio: Floats, t: ComparisonThresholds, quantum: float = 0.0) -> Gap:
+    """The level of a series of log ratios. quantum: what rounding in print may have moved it by, in its unit."""
+    n = len(ratio)
+    if n < t.eval_noise:
+        return Gap(float(np.median(ratio)), math.nan, 0.0)
+    middle = float(np.median(ratio))
+    sigma = stats.MAD_TO_SIGMA * float(np.median(np.abs(ratio - middle)))
+    wider = stats.serial_inflation(ratio)
+    se = stats.MEDIAN_SE * sigma * wider / math.sqrt(n)
+    return Gap(middle, math.hypot(se, quantum / t.noise_se), t.mad_efficiency * n / wider**2)
+
+
+def print_steps(pairs: Pairs) -> float:
+    """What rounding may have moved the log ratio by: half a printed step of each side over its level."""
+    steps = 0.0
+    for value in (pairs.run, pairs.base):
+        level = float(np.median(np.abs(value)))
+        steps += stats.print_quantum(value) / (2 * level) if level > 0 else 0.0
+    return steps
+
+
+def standing(gaps: Sequence[Gap], warn: float, t: ComparisonThresholds, fail: float | None = None) -> Standing:
+    """The run against all baselines.
+
+    warn, fail: the limits for one baseline; fail defaults to `clearly` times warn, and infinity switches it off. The seed spread is
+    the variance of the gaps beyond their noise, moderated towards the one that the limit of a single baseline stands for (as Smyth
+    2004 moderates variances): s^2 = (p s0^2 + (k - 1) s^2) / (p + k - 1). The limit for k baselines is that of one more draw:
+    t(p + k - 1) s sqrt(1 + 1 / k), which for one baseline is `warn` itself.
+    """
+    k = len(gaps)
+    values = [one.value for one in gaps]
+    centre = math.fsum(values) / k
+    noises = [one for one in gaps if not math.isnan(one.se)]
+    pair = math.fsum(one.se**2 for one in noises) / len(noises) if noises else 0.0
+    se = math.sqrt(pair * (k + 1) / (2 * k))
+    df = math.fsum(one.df for one in noises)
+    noise = stats.student_limit(t.noise_se, df) * se if se > 0 else 0.0
+    spread = math.fsum((value - centre) ** 2 for value in values) - (k - 1) * pair / 2
+    prior = t.seed_prior
+    assumed = warn / (stats.student_limit(t.seed_z, prior) * math.sqrt(2))
+    moderated = math.sqrt((prior * assumed**2 + max(0.0, spread)) / (prior + k - 1))
+    limit = stats.student_limit(t.seed_z, prior + k - 1) * moderated * math.sqrt(1 + 1 / k)
+    limit = warn if k == 1 else limit
+    return Standing(centre, noise, limit, (t.clearly if fail is None else fail / warn) * limit, k)
+
+
+def blocks(value: Floats, count: int) -> Floats:
+    """The medians of `count` equal stretches (fewer where there are fewer values); the remainder is left out at the start."""
+    return stats.block_medians(value, count)
+
+
+def worst_range(pairs: Sequence[Pairs]) -> tuple[float, float]:
+    """The lowest and the highest median of the baselines' values."""
+    levels = [float(np.median(one.base)) for one in pairs]
+    return min(levels), max(levels)

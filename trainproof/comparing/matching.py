@@ -1,0 +1,150 @@
+"""Which records of two runs belong together: on equal positions, or over the intervals of the run that logs more rarely."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from trainproof import stats
+from trainproof.comparing.reference import Curve
+from trainproof.frame import Floats, Ints
+
+#: share of the rarer run's records on equal positions from which on only those are compared
+EQUAL_SHARE = 0.5
+#: records needed to tell an averaged loss from a single one by its noise
+AVERAGED_RECORDS = 8
+
+
+class Pairs(NamedTuple):
+    """Matched finite values, shape (n,): position, the run's and the baseline's value, and where each was logged.
+
+    `how` is "steps" (equal positions), "intervals" (of the run that logs more rarely) or "stretches" (of a stored summary).
+    """
+
+    x: Floats
+    run: Floats
+    base: Floats
+    step: Ints
+    line: Ints
+    base_step: Ints
+    base_line: Ints
+    how: str
+
+    def __len__(self) -> int:  # type: ignore[override]  # the number of pairs, not of fields
+        return len(self.x)
+
+    def last(self, count: int) -> Pairs:
+        """The last `count` pairs."""
+        return self.take(slice(max(0, len(self) - count), None))
+
+    def take(self, index: slice | Ints | stats.Bools) -> Pairs:
+        return Pairs(*(column[index] for column in self[:7]), self.how)
+
+
+_NO_VALUES, _NO_STEPS = np.empty(0), np.empty(0, np.int64)
+NO_PAIRS = Pairs(_NO_VALUES, _NO_VALUES, _NO_VALUES, _NO_STEPS, _NO_STEPS, _NO_STEPS, _NO_STEPS, "steps")
+
+
+def match(run: Curve, base: Curve) -> Pairs:
+    """The matched records of the shared range; none when the ranges do not meet."""
+    if not len(run.x) or not len(base.x):
+        return NO_PAIRS
+    if base.start is not None:
+        return _stretches(run, base, base.start)
+    mine, theirs = _equal(run.x, base.x)
+    rarer = min(_shared(run.x, base.x), _shared(base.x, run.x))
+    if len(mine) >= EQUAL_SHARE * rarer and not _averaged(run, base, mine, theirs):
+        return _pairs(run, run.value[mine], base, base.value[theirs], mine, theirs, "steps")
+    return _intervals(run, base)
+
+
+def _equal(x: Floats, y: Floats) -> tuple[Ints, Ints]:
+    """Indices of the equal positions."""
+    if len(x) == len(y) and np.array_equal(x, y):
+        same = np.arange(len(x))
+        return same, same
+    short, long = (x, y) if len(x) <= len(y) else (y, x)
+    if np.array_equal(short, long[: len(short)]):  # a prefix: spare the sort
+        same = np.arange(len(short))
+        return same, same
+    _, mine, theirs = np.intersect1d(x, y, assume_unique=True, return_indices=True)
+    return mine, theirs
+
+
+def _shared(x: Floats, y: Floats) -> int:
+    """How many of the positions x lie within the range of y."""
+    lo, hi = np.searchsorted(x, [y[0], y[-1]], side="left"), np.searchsorted(x, [y[0], y[-1]], side="right")
+    return int(hi[1] - lo[0])
+
+
+def _averaged(run: Curve, base: Curve, mine: Ints, theirs: Ints) -> bool:
+    """Whether the run that logs more rarely logs means over its interval: its noise is nearer to that of a mean than of a record."""
+    if not len(mine) or (run.value[mine] == base.value[theirs]).mean() > 0.5:
+        return False
+    rare, often = (run, base) if _spacing(run.x) >= _spacing(base.x) else (base, run)
+    times = _spacing(rare.x) / _spacing(often.x)
+    if times < 2 or min(len(rare.x), len(often.x)) < AVERAGED_RECORDS:
+        return False
+    return 0 < _noise(rare.value) < _noise(often.value) / times**0.25
+
+
+def _spacing(x: Floats) -> float:
+    return float(np.median(np.diff(stats.thinned(x)))) * len(stats.thinned(x)) / len(x) if len(x) > 1 else math.inf
+
+
+def _noise(value: Floats) -> float:
+    finite = value[np.isfinite(value) & (value > 0)]
+    return stats.difference_noise(np.log(finite))
+
+
+def _intervals(run: Curve, base: Curve) -> Pairs:
+    """Each interval between two records of the rarer run, its value beside the level of the other one's records in it."""
+    swapped = len(base.x) < len(run.x)
+    rare, often = (base, run) if swapped else (run, base)
+    edges = np.searchsorted(often.x, rare.x, side="right")
+    before = 2 * rare.x[0] - rare.x[1] if len(rare.x) > 1 else -math.inf  # the first interval is as long as the second
+    lo = np.searchsorted(often.x, np.append(before, rare.x[:-1]), side="right")
+    inside = (rare.x >= often.x[0]) & (rare.x <= often.x[-1])
+    kept = np.flatnonzero((edges > lo) & inside)
+    averaged = 0 < _noise(rare.value) < _noise(often.value) / max(1.0, _spacing(rare.x) / _spacing(often.x)) ** 0.25
+    level = _means if averaged else _medians
+    values = level(often.value, lo[kept], edges[kept])
+    if swapped:
+        return _pairs(run, values, base, base.value[kept], edges[kept] - 1, kept, "intervals")
+    return _pairs(run, run.value[kept], base, values, kept, edges[kept] - 1, "intervals")
+
+
+def _stretches(run: Curve, base: Curve, start: Floats) -> Pairs:
+    """The stretches of a summary that the run covers, each beside the median of the run's own records in it."""
+    lo, hi = np.searchsorted(run.x, start, side="left"), np.searchsorted(run.x, base.x, side="right")
+    kept = np.flatnonzero((hi > lo) & (run.x[0] <= start) & (run.x[-1] >= base.x))
+    values = _medians(run.value, lo[kept], hi[kept])
+    return _pairs(run, values, base, base.value[kept], hi[kept] - 1, kept, "stretches")
+
+
+def _medians(value: Floats, lo: Ints, hi: Ints) -> Floats:
+    if (hi - lo == 1).all():
+        return value[lo]
+    parts = [value[a:b] for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
+    return np.array([_median(part[np.isfinite(part)]) for part in parts], np.float64)
+
+
+def _median(part: Floats) -> float:
+    return float(np.median(part)) if len(part) else math.nan
+
+
+def _means(value: Floats, lo: Ints, hi: Ints) -> Floats:
+    if (hi - lo == 1).all():
+        return value[lo]
+    parts = [value[a:b] for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
+    return np.array([math.fsum(part) / len(part) if np.isfinite(part).all() else math.nan for part in parts], np.float64)
+
+
+def _pairs(run: Curve, values: Floats, base: Curve, levels: Floats, mine: Ints, theirs: Ints, how: str) -> Pairs:
+    pairs = Pairs(
+        run.x[mine], values, levels, run.step[mine], run.line[mine], base.step[theirs], base.line[theirs], how
+    )
+    finite = np.isfinite(values) & np.isfinite(levels)
+    return pairs if finite.all() else pairs.take(finite)
