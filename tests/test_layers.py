@@ -18,12 +18,15 @@ PACKAGE = Path(trainproof.__file__).parent
 #: from the top down; a module may import those of its own layer and of the layers below
 LAYERS = (
     ("__main__", "cli"),
+    ("compare_command",),
     ("command",),
     ("api", "output"),
+    ("comparing.compare", "comparing.load", "comparing.store", "comparing.drawing"),
     ("report.rule_page",),
     ("judge",),
     ("folding", "panels", "decimate"),
     ("rules",),
+    ("comparing",),
     ("readers", "stats", "thresholds"),
     ("names", "segments", "objective"),
     ("frame", "report"),

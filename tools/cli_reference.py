@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-COMMANDS = ((), ("epoch",), ("rule",), ("rules",))
+COMMANDS = ((), ("epoch",), ("compare",), ("baseline",), ("baseline", "add"), ("rule",), ("rules",))
 
 
 def cli_reference() -> str:

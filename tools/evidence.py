@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from trainproof.api import judge
+from trainproof.api import compare, judge
 from trainproof.rules import own_rules
+from trainproof.rules.registry import COMPARISON
 from trainproof.verdict import Finding, RunReport, Severity
 
 LOG = "trainer_state.json"
+#: the gallery run that the others are compared with
+TRUSTED = "healthy"
 #: what each gallery run deserves, and what is to be said where it gets something else
 EXPECTED = {
     "base": ("PASS", "healthy, from scratch"),
@@ -40,10 +44,15 @@ def judged_gallery(gallery: Path) -> list[Judged]:
     """Every committed gallery log, in the order of EXPECTED and of the seeds."""
     found = []
     for run in EXPECTED:
-        for log in sorted((gallery / run).glob(f"**/{LOG}"), key=lambda path: (len(path.parts), path)):
-            metadata = json.loads((log.parent / "metadata.json").read_text(encoding="utf-8"))
-            found.append(Judged(run, int(metadata["seed"]), judge(log).runs[0]))
+        for log, seed in _logs(gallery / run):
+            found.append(Judged(run, seed, judge(log).runs[0]))
     return found
+
+
+def _logs(run: Path) -> Iterator[tuple[Path, int]]:
+    """(log, seed) of each seed of a gallery run."""
+    for log in sorted(run.glob(f"**/{LOG}"), key=lambda path: (len(path.parts), path)):
+        yield log, int(json.loads((log.parent / "metadata.json").read_text(encoding="utf-8"))["seed"])
 
 
 def evidence_matrix(gallery: Path) -> str:
@@ -73,11 +82,36 @@ def evidence_matrix(gallery: Path) -> str:
     runs = [run for run in EXPECTED if any(j.run == run for j in judged)]
     lines += [f"| rule | {' | '.join(runs)} |", "|---" * (len(runs) + 1) + "|"]
     for code, rule in own_rules().items():
+        if rule.family == COMPARISON:
+            continue
         cells = ["".join(_mark(code, j.report) for j in judged if j.run == run).strip() for run in runs]
         lines.append(f"| [{code}]({rule.page}) {rule.name} | {' | '.join(cells)} |")
     lines += ["", "## Which rule alone catches each run", ""]
     lines += [_alone(run, [j.report for j in judged if j.run == run]) for run in runs]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_compared(gallery)]) + "\n"
+
+
+def compared_gallery(gallery: Path) -> list[Judged]:
+    """Every fine-tune of the gallery beside the healthy seeds; a healthy one beside the others."""
+    trusted = sorted((gallery / TRUSTED).glob(f"**/{LOG}"))
+    found = []
+    for run in [run for run in EXPECTED if run != "base"]:
+        for log, seed in _logs(gallery / run):
+            found.append(Judged(run, seed, compare(log, [other for other in trusted if other != log]).runs[0]))
+    return found
+
+
+def _compared(gallery: Path) -> Iterator[str]:
+    judged = compared_gallery(gallery)
+    runs = list(dict.fromkeys(j.run for j in judged))
+    yield from ("", "## Beside the healthy runs", "")
+    yield "`trainproof compare` of every fine-tune with the three healthy seeds (a healthy one with the other two): verdicts, then rules."
+    yield from ("", f"| rule | {' | '.join(runs)} |", "|---" * (len(runs) + 1) + "|")
+    yield f"| verdict | {' | '.join(' '.join(j.report.verdict.value for j in judged if j.run == run) for run in runs)} |"
+    for code, rule in own_rules().items():
+        if rule.family == COMPARISON:
+            cells = ["".join(_mark(code, j.report) for j in judged if j.run == run).strip() for run in runs]
+            yield f"| [{code}]({rule.page}) {rule.name} | {' | '.join(cells)} |"
 
 
 def _all_findings(report: RunReport) -> list[Finding]:

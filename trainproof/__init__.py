@@ -1,4 +1,4 @@
-"""trainproof proves training runs: `read` a log into a Frame, `judge` it into a Report.
+"""trainproof proves training runs: `read` a log into a Frame, `judge` it into a Report, `compare` it with others.
 
 Nothing heavy loads until it is used.
 """
@@ -11,14 +11,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainproof.api import judge, read, read_all
+    from trainproof.api import compare, judge, read, read_all
     from trainproof.errors import TrainproofError
     from trainproof.frame import Frame
     from trainproof.verdict import Finding, Report, Verdict
 
 __version__ = "0.1.0"
 
-__all__ = ["Finding", "Frame", "Report", "TrainproofError", "Verdict", "judge", "read", "read_all"]
+__all__ = ["Finding", "Frame", "Report", "TrainproofError", "Verdict", "compare", "judge", "read", "read_all"]
 
 _HOME = {
     "Finding": "trainproof.verdict",
@@ -26,6 +26,7 @@ _HOME = {
     "Report": "trainproof.verdict",
     "TrainproofError": "trainproof.errors",
     "Verdict": "trainproof.verdict",
+    "compare": "trainproof.api",
     "judge": "trainproof.api",
     "read": "trainproof.api",
     "read_all": "trainproof.api",

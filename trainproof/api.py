@@ -114,6 +114,47 @@ def judge_logs(
     return Judged(report_of(runs), tuple(problems), not all(judged.values()))
 
 
+def compare(
+    run: str | Path | Frame | Any,
+    baselines: Any,
+    *,
+    align: str | None = None,
+    format: str | None = None,  # noqa: A002  the command line's own word for it
+    mapping: Mapping[str, str] | None = None,
+    facts: Mapping[str, FactValue] | None = None,
+    select: Sequence[str] = ("ALL",),
+    ignore: Sequence[str] = (),
+    thresholds: Mapping[str, float] | None = None,
+) -> Report:
+    """Judge a run by itself and beside the runs that are trusted.
+
+    run: as for `judge`, one run. baselines: one or a list of such runs, of folders of logs, or of stored baselines (the files that
+    `trainproof baseline add` writes). align: "step", "tokens", "samples" or "epoch"; default: chosen from what all have. facts: what
+    the run declared. The verdict is SKIP when no baseline can be compared with; the run's `compared` says why. Raises InputError,
+    FormatError or UsageError.
+    """
+    from trainproof.comparing.compare import compare_run
+    from trainproof.comparing.load import Reading, as_loaded, load_baselines, load_run, table_baselines
+    from trainproof.judge import Settings, report_of
+    from trainproof.thresholds import Thresholds
+
+    settings = Settings(tuple(select), tuple(ignore), Thresholds().with_overrides(dict(thresholds or {})))
+    reading = Reading(format, mapping, settings)
+    if isinstance(run, (str, Path)):
+        own = load_run(str(run), reading, _facts(facts))
+    else:
+        own = as_loaded(_frames(run, mapping, _facts(facts)), settings)
+    found = []
+    for one in baselines if isinstance(baselines, (list, tuple)) else [baselines]:
+        if isinstance(one, (str, Path)):
+            found += load_baselines([str(one)], reading)
+        else:
+            found += table_baselines(_frames(one, mapping, Facts()), len(found) + 1, reading)
+    return report_of(
+        [compare_run(own.frame, found, settings, own=own.report, beside=own.beside, align=align)], "compare"
+    )
+
+
 def _facts(given: Mapping[str, FactValue] | None) -> Facts:
     unknown = [name for name in given or {} if canonical_fact(name) is None]
     if unknown:

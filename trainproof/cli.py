@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -24,33 +25,140 @@ def app(context: click.Context) -> None:
         raise click.UsageError("no command; try `trainproof epoch LOG`, or `trainproof --help`")
 
 
+#: the options that all verbs share which judge runs
+_SHARED = (
+    click.option(
+        "--format", "format_name", metavar="NAME", help="Read the logs as this format; default: by their content."
+    ),
+    click.option(
+        "--map", "mapping", multiple=True, metavar="OURS=THEIRS", help="The log's name of a metric: loss=my_loss."
+    ),
+    click.option(
+        "--fact", "facts", multiple=True, metavar="KEY=VALUE", help="What the run declared: total_steps=10000."
+    ),
+    click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True),
+    click.option("-o", "--output", metavar="FILE", help="Write the result there instead of to standard output."),
+    click.option(
+        "--html", metavar="FILE", help="Write the HTML report there; default: .trainproof/<command>-<log>.html."
+    ),
+    click.option("--no-html", is_flag=True, help="Write no HTML report."),
+    click.option(
+        "--select", multiple=True, metavar="RULES", help="Run only these rules: codes or prefixes, with commas."
+    ),
+    click.option(
+        "--ignore", multiple=True, metavar="RULES", help="Leave these rules out: codes or prefixes, with commas."
+    ),
+    click.option(
+        "--fail-on", type=click.Choice(["fail", "warn"]), default="fail", show_default=True, help="What exits 1."
+    ),
+    click.option("--exit-zero", is_flag=True, help="Exit 0 on FAIL too; what cannot be judged still exits 2."),
+    click.option("-q", "--quiet", is_flag=True, help="One line a run, and no hints."),
+    click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True),
+)
+
+
+def _judging(command: Callable[..., int]) -> Callable[..., int]:
+    """The command with the shared options."""
+    for option in reversed(_SHARED):
+        command = option(command)
+    return command
+
+
 @app.command()
 @click.argument("paths", nargs=-1, required=True, metavar="LOG...")
+@_judging
+def epoch(**options: Any) -> int:
+    """Judge finished or growing training logs.
+
+    LOG is a file (also .gz, .xz or .zst), a directory of runs, a quoted glob, or - for standard input.
+    """
+    from trainproof.command import Options, run_epoch
+
+    return run_epoch(Options(**options))
+
+
+@app.command()
+@click.argument("run", metavar="RUN")
+@click.argument("baselines", nargs=-1, metavar="[BASELINE]...")
+@click.option(
+    "--align",
+    type=click.Choice(["step", "tokens", "samples", "epoch"]),
+    help="Match on this; default: by what all have.",
+)
+@click.option("--baseline", "names", multiple=True, metavar="NAME", help="Compare with this baseline of the store.")
+@click.option(
+    "--store", default="trainproof-baselines", show_default=True, metavar="DIR", help="Where baselines are stored."
+)
+@click.option(
+    "--against", type=(click.Choice(["best"]), str), metavar="best DIR", help="Compare with the best run of a folder."
+)
+@_judging
+def compare(run: str, baselines: tuple[str, ...], **options: Any) -> int:
+    """Judge RUN by itself and beside the runs that are trusted: is it worse by more than noise and seeds explain?
+
+    BASELINE is a log, a folder of logs, or a stored baseline; several (seeds) make a band.
+    """
+    from trainproof.compare_command import CompareOptions, run_compare
+
+    own = {name: options.pop(name) for name in ("align", "names", "store", "against")}
+    return run_compare(CompareOptions(run, baselines, **own), options)
+
+
+@app.group()
+def baseline() -> None:
+    """Keep trusted runs as small JSON summaries, to be committed beside the code."""
+
+
+_store = click.option(
+    "--store", default="trainproof-baselines", show_default=True, metavar="DIR", help="Where they are."
+)
+
+
+@baseline.command("add")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--name", required=True, help="The baseline's name; further runs (seeds) are added to it.")
+@click.option("--replace", is_flag=True, help="Forget the runs that it has.")
 @click.option(
     "--format", "format_name", metavar="NAME", help="Read the logs as this format; default: by their content."
 )
 @click.option(
     "--map", "mapping", multiple=True, metavar="OURS=THEIRS", help="The log's name of a metric: loss=my_loss."
 )
-@click.option("--fact", "facts", multiple=True, metavar="KEY=VALUE", help="What the run declared: total_steps=10000.")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-o", "--output", metavar="FILE", help="Write the result there instead of to standard output.")
-@click.option("--html", metavar="FILE", help="Write the HTML report there; default: .trainproof/epoch-<log>.html.")
-@click.option("--no-html", is_flag=True, help="Write no HTML report.")
-@click.option("--select", multiple=True, metavar="RULES", help="Run only these rules: codes or prefixes, with commas.")
-@click.option("--ignore", multiple=True, metavar="RULES", help="Leave these rules out: codes or prefixes, with commas.")
-@click.option("--fail-on", type=click.Choice(["fail", "warn"]), default="fail", show_default=True, help="What exits 1.")
-@click.option("--exit-zero", is_flag=True, help="Exit 0 on FAIL too; what cannot be judged still exits 2.")
-@click.option("-q", "--quiet", is_flag=True, help="One line a run, and no hints.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
-def epoch(**options: Any) -> int:
-    """Judge finished or growing training logs.
+@_store
+def baseline_add(**options: Any) -> int:
+    """Add runs that pass to a baseline; a run that fails is refused."""
+    from trainproof.compare_command import add_baseline
 
-    LOG is a file (also .gz, .xz or .zst), a directory of runs, a quoted glob, or - for standard input.
-    """
-    from trainproof.command import EpochOptions, run_epoch
+    return add_baseline(**options)
 
-    return run_epoch(EpochOptions(**options))
+
+@baseline.command("list")
+@_store
+def baseline_list(store: str) -> int:
+    """List the baselines and what they were made from."""
+    from trainproof.compare_command import list_baselines
+
+    return list_baselines(store)
+
+
+@baseline.command("show")
+@click.argument("name")
+@_store
+def baseline_show(name: str, store: str) -> int:
+    """Show what a baseline was made from."""
+    from trainproof.compare_command import show_baseline
+
+    return show_baseline(name, store)
+
+
+@baseline.command("remove")
+@click.argument("name")
+@_store
+def baseline_remove(name: str, store: str) -> int:
+    """Remove a baseline."""
+    from trainproof.compare_command import remove_baseline
+
+    return remove_baseline(name, store)
 
 
 @app.command()

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from trainproof.api import Judged, judge_logs
+from trainproof.api import judge_logs
 from trainproof.errors import InputError, UsageError
 from trainproof.facts import parse_fact_options
 from trainproof.judge import Settings
@@ -24,8 +24,8 @@ from trainproof.output import (
 from trainproof.verdict import Report, Verdict
 
 
-class EpochOptions(NamedTuple):
-    """The options of `trainproof epoch`, as they were typed."""
+class Options(NamedTuple):
+    """The options that the judging verbs share, as they were typed; `paths` are the inputs, which no output may overwrite."""
 
     paths: tuple[str, ...]
     format_name: str | None = None
@@ -43,25 +43,26 @@ class EpochOptions(NamedTuple):
     color: str = "auto"
 
 
-def run_epoch(options: EpochOptions) -> int:
+def run_epoch(options: Options) -> int:
     """Judge the logs, print and write the reports; the exit code. Raises TrainproofError."""
-    _check(options)
+    check_outputs(options)
     judged = judge_logs(
         options.paths,
-        Settings(_rules(options.select) or ("ALL",), _rules(options.ignore)),
+        Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore)),
         format_name=options.format_name,
-        mapping=_mapping(options.mapping),
+        mapping=mapping_of(options.mapping),
         facts=parse_fact_options(options.facts),
     )
     for problem in judged.problems:
         tell(str(problem))
-    _give(judged.report, options)
+    give_report(judged.report, options)
     if not options.no_html and len(judged.problems) < len(judged.report.runs):
-        _write_html(judged.report, options)
-    return _exit_code(judged, options)
+        write_html(judged.report, options, f"epoch-{report_stem(options.paths)}")
+    return exit_code(judged.report, judged.unjudged, options)
 
 
-def _check(options: EpochOptions) -> None:
+def check_outputs(options: Options) -> None:
+    """Raises UsageError for outputs that contradict each other or would overwrite an input."""
     if options.html and options.no_html:
         raise UsageError("--html and --no-html: expected one of them")
     for option, target in (("--output", options.output), ("--html", options.html)):
@@ -71,11 +72,13 @@ def _check(options: EpochOptions) -> None:
             raise UsageError(f"{option} {target}: would overwrite the log; name another file")
 
 
-def _rules(options: tuple[str, ...]) -> tuple[str, ...]:
+def rules_of(options: tuple[str, ...]) -> tuple[str, ...]:
+    """The selectors of `--select` or `--ignore`."""
     return tuple(part.strip() for option in options for part in option.split(",") if part.strip())
 
 
-def _mapping(options: tuple[str, ...]) -> dict[str, str]:
+def mapping_of(options: tuple[str, ...]) -> dict[str, str]:
+    """Our names -> the log's, of `--map`. Raises UsageError."""
     mapping = {}
     for option in options:
         ours, separator, theirs = option.partition("=")
@@ -85,7 +88,7 @@ def _mapping(options: tuple[str, ...]) -> dict[str, str]:
     return mapping
 
 
-def _give(report: Report, options: EpochOptions) -> None:
+def give_report(report: Report, options: Options) -> None:
     """The result, on standard output or in the file that was asked for."""
     if options.output_format == "json":
         from trainproof.report.json import render_json
@@ -104,12 +107,12 @@ def _give(report: Report, options: EpochOptions) -> None:
         write_whole(Path(options.output), text)
 
 
-def _write_html(report: Report, options: EpochOptions) -> None:
+def write_html(report: Report, options: Options, stem: str) -> None:
     """The HTML report; a place that cannot be written costs one line, never the verdict."""
     from trainproof.report.html import render_html
 
     try:
-        path = Path(options.html) if options.html else report_folder() / f"epoch-{report_stem(options.paths)}.html"
+        path = Path(options.html) if options.html else report_folder() / f"{stem}.html"
         write_whole(path, render_html(report))
     except InputError as error:
         tell(f"no HTML report: {error}")
@@ -118,13 +121,13 @@ def _write_html(report: Report, options: EpochOptions) -> None:
         tell(f"HTML report: {path}")
 
 
-def _exit_code(judged: Judged, options: EpochOptions) -> int:
+def exit_code(report: Report, unjudged: bool, options: Options) -> int:
     """0 PASS or WARN, 1 FAIL, 2 when nothing of some input that was named could be judged."""
-    verdicts = {run.verdict for run in judged.report.runs}
+    verdicts = {run.verdict for run in report.runs}
     failing = {Verdict.FAIL, Verdict.WARN} if options.fail_on == "warn" else {Verdict.FAIL}
     if verdicts & failing and not options.exit_zero:
         return 1
-    return 2 if judged.unjudged else 0
+    return 2 if unjudged else 0
 
 
 def print_rule(code: str) -> int:

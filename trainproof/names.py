@@ -37,7 +37,14 @@ ALIASES: dict[str, tuple[str, ...]] = {
         *("samples_per_sec", "steps_per_second", "time/fps", "fps"),
     ),
     "tokens": ("tokens", "num_tokens", "total_tokens", "consumed_tokens", "num_input_tokens_seen"),
-    "samples": ("samples", "consumed_samples", "consumed_train_samples", "samples_seen", "num_samples", "examples_seen"),
+    "samples": (
+        "samples",
+        "consumed_samples",
+        "consumed_train_samples",
+        "samples_seen",
+        "num_samples",
+        "examples_seen",
+    ),
     "memory": ("memory", "gpu_memory", "gpu_mem", "max_memory", "peak_memory"),
     "epoch": ("epoch", "epochs"),
     "time": (

@@ -40,6 +40,8 @@ TREND_BLOCKS = 120
 SCHEDULE_START = 50
 #: a robust scale of a long prefix is taken from at most this many evenly spaced values (2 % standard error)
 THINNED = 4096
+#: differences from which on a correlation of neighbours can be told from none
+SERIAL_MINIMUM = 32
 _ROWS = 8192  # windows sorted at a time: bounds memory to 4 MiB
 
 
@@ -334,28 +336,31 @@ def last_run(mask: Bools) -> tuple[int, int] | None:
 def student_limit(z: float, df: float) -> float:
     """The limit of Student's t with `df` degrees of freedom that is passed as rarely as `z` is by a normal law.
 
-    Cornish-Fisher expansion (Abramowitz and Stegun 26.7.5), good to 10 % from 3 degrees on; fewer count as 2.
+    Cornish-Fisher expansion (Abramowitz and Stegun 26.7.5), good to a few percent from 4 degrees on; fewer count as 4.
     """
-    v = max(df, 2.0)
+    v = max(df, 4.0)
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + first / v + second / v**2 + third / v**3
 
 
-def serial_inflation(x: Floats) -> float:
-    """By how much neighbours that resemble each other widen the standard error of a level of x: sqrt((1 + r) / (1 - r)).
+def serial_correlation(x: Floats, most: int = THINNED) -> float:
+    """The correlation r of neighbours in x, whatever its trend, from its last `most` values; 0 when it cannot be told from none.
 
-    r is the correlation of neighbours' signs about the median, turned into that of a normal law (sin(pi r / 2)), less its own
-    standard error 1 / sqrt(n); 1 where it is not positive. Smoothed losses have an r near 1.
+    Of an AR(1) series the differences have the correlation -(1 - r) / 2 at lag 1. They are cut off at 3 robust standard deviations,
+    so that jumps and outliers do not count. The standard error of r, where there is no correlation, is 2 sqrt(1 / 2n) (Bartlett
+    1946); only 3 of them count as one, and
+    no fewer than 32 differences. At most 0.99.
     """
-    n = len(x)
-    if n < 3:
-        return 1.0
-    sign = np.sign(x - np.median(x))
-    agree = int((sign[1:] * sign[:-1]).sum()) / (n - 1)
-    r = min(math.sin(math.pi / 2 * agree) - 1 / math.sqrt(n), 0.99)
-    return math.sqrt((1 + r) / (1 - r)) if r > 0 else 1.0
+    step = np.diff(x[-most:])
+    cut = 3 * MAD_TO_SIGMA * float(np.median(np.abs(step))) if len(step) else 0.0
+    step = np.clip(step, -cut, cut)
+    whole = math.fsum(step * step)
+    if len(step) < SERIAL_MINIMUM or whole == 0:
+        return 0.0
+    r = 1 + 2 * math.fsum(step[1:] * step[:-1]) / whole
+    return min(r, 0.99) if r > 3 * math.sqrt(2 / len(step)) else 0.0
 
 
 def print_quantum(x: Floats, most_digits: int = 6) -> float:

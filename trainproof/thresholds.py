@@ -531,6 +531,7 @@ class ComparisonThresholds(msgspec.Struct, frozen=True):
 
     # TP971, TP972, TP975, TP976, TP977, TP978, TP980, TP981, TP982: how noise and seeds enter. Source: measured (docs/comparison.md).
     noise_se: float = 3.5  # standard errors of a median, by Student's t for few records
+    noise_records: int = 4  # matched records that can tell their noise
     mad_efficiency: float = 0.37  # degrees of freedom a record: efficiency of the MAD, normal law
     seed_prior: float = 4.0  # baselines that the assumed seed spread weighs as much as
     seed_z: float = 2.576  # normal quantile of 0.5 %: a seed is outside by chance so rarely
@@ -562,7 +563,6 @@ class ComparisonThresholds(msgspec.Struct, frozen=True):
     # TP978 eval-worse-than-baseline. Source: convention (as TP971 for losses; task metrics are noisier).
     eval_share: float = 0.20  # of the matched evaluations
     eval_records: int = 3  # ... and at least so many
-    eval_noise: int = 4  # matched evaluations that can tell their noise
     eval_seeds: int = 3  # baselines whose spread tells it where there are fewer
     metric_warn: float = 0.05  # log units, task metrics
     metric_least: float = 0.01  # absolute, for shares of 1

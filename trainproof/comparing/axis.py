@@ -31,7 +31,9 @@ def choose_axis(run: Reference, baselines: Sequence[Reference], wanted: str | No
     if wanted is not None:
         lacking = [one.label for one in (run, *baselines) if not _has(one, wanted)]
         if lacking:
-            raise UsageError(f"--align {wanted}: {lacking[0]} has no {wanted}; expected one of {_possible(run, baselines)}")
+            raise UsageError(
+                f"--align {wanted}: {lacking[0]} has no {wanted}; expected one of {_possible(run, baselines)}"
+            )
         return Axis(wanted, "as asked for")
     for kind in ("tokens", "samples"):
         if (rate := _rate(run, kind)) is None:

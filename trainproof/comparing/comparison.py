@@ -65,4 +65,3 @@ class Comparison:
         if mine is None or theirs is None:
             return NO_PAIRS
         return match(mine, theirs)
-

@@ -65,16 +65,28 @@ def scale_of(pairs: Pairs) -> float | None:
     return float(high - low) or math.nan
 
 
-def gap(ratio: Floats, t: ComparisonThresholds, quantum: float = 0.0) -> Gap:
-    """The level of a series of log ratios. quantum: what rounding in print may have moved it by, in its unit."""
-    n = len(ratio)
-    if n < t.eval_noise:
-        return Gap(float(np.median(ratio)), math.nan, 0.0)
-    middle = float(np.median(ratio))
-    sigma = stats.MAD_TO_SIGMA * float(np.median(np.abs(ratio - middle)))
-    wider = stats.serial_inflation(ratio)
-    se = stats.MEDIAN_SE * sigma * wider / math.sqrt(n)
-    return Gap(middle, math.hypot(se, quantum / t.noise_se), t.mad_efficiency * n / wider**2)
+def noise_of(ratio: Floats, width: int, t: ComparisonThresholds, share: float = 0.5) -> tuple[float, float]:
+    """(standard error of the median of `width` neighbouring ratios, its degrees of freedom), from the last `share` of the ratios.
+
+    sigma is the larger of what successive differences and the MAD of the last fifth say: the first does not see that a ratio has two
+    levels, the second takes a drift for noise. Where neighbours are correlated (smoothed losses), differences show only
+    sqrt(1 - r) of sigma, and a level averages sqrt((1 + r) / (1 - r)) less. Too few ratios: NaN.
+    """
+    if len(ratio) < t.noise_records:
+        return math.nan, 0.0
+    tail = ratio[-max(t.noise_records, 2 * width, int(share * len(ratio))) :]
+    end = tail[-max(t.noise_records, width, int(t.end_share * len(ratio))) :]
+    r = stats.serial_correlation(tail)
+    deviation = stats.MAD_TO_SIGMA * float(np.median(np.abs(end - np.median(end))))
+    sigma = max(deviation, stats.difference_noise(tail) / math.sqrt(1 - r))
+    wider = math.sqrt((1 + r) / (1 - r))
+    return stats.MEDIAN_SE * sigma * wider / math.sqrt(width), t.mad_efficiency * len(tail) / wider**2
+
+
+def level_gap(ratio: Floats, width: int, t: ComparisonThresholds, *, quantum: float = 0.0, share: float = 0.5) -> Gap:
+    """The median of the last `width` log ratios with its noise. quantum: what rounding in print may have moved it by."""
+    se, df = noise_of(ratio, width, t, share)
+    return Gap(float(np.median(ratio[-width:])), math.hypot(se, quantum / t.noise_se), df)
 
 
 def print_steps(pairs: Pairs) -> float:
@@ -109,14 +121,3 @@ def standing(gaps: Sequence[Gap], warn: float, t: ComparisonThresholds, fail: fl
     limit = stats.student_limit(t.seed_z, prior + k - 1) * moderated * math.sqrt(1 + 1 / k)
     limit = warn if k == 1 else limit
     return Standing(centre, noise, limit, (t.clearly if fail is None else fail / warn) * limit, k)
-
-
-def blocks(value: Floats, count: int) -> Floats:
-    """The medians of `count` equal stretches (fewer where there are fewer values); the remainder is left out at the start."""
-    return stats.block_medians(value, count)
-
-
-def worst_range(pairs: Sequence[Pairs]) -> tuple[float, float]:
-    """The lowest and the highest median of the baselines' values."""
-    levels = [float(np.median(one.base)) for one in pairs]
-    return min(levels), max(levels)

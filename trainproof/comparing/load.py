@@ -51,12 +51,23 @@ def load_run(path: str, reading: Reading, facts: Facts | None = None) -> Loaded:
         if log.problem is not None:
             raise log.problem
         frames += log.frames
+    return as_loaded(frames, reading.settings, path)
+
+
+def as_loaded(frames: Sequence[Frame], settings: Settings, path: str = "the table") -> Loaded:
+    """The one run, judged by itself. Raises FormatError when there is none, UsageError when there are several."""
     if not frames:
         raise FormatError(f"{path}: no training log")
     if len(frames) > 1:
         raise UsageError(f"{path} holds {len(frames)} runs, expected one to compare; name one log")
     (frame,) = frames
-    return Loaded(frame, judge_run(frame, reading.settings), _beside(frame))
+    return Loaded(frame, judge_run(frame, settings), _beside(frame))
+
+
+def table_baselines(frames: Sequence[Frame], number: int, reading: Reading) -> list[Baseline]:
+    """Runs from memory as baselines, numbered from `number`: tables have no path to be told apart by."""
+    settings = reading.for_baselines()
+    return [as_baseline(frame, settings, f"baseline {i}") for i, frame in enumerate(frames, number)]
 
 
 def load_baselines(paths: Sequence[str], reading: Reading) -> list[Baseline]:
@@ -67,7 +78,7 @@ def load_baselines(paths: Sequence[str], reading: Reading) -> list[Baseline]:
     found: list[Baseline] = []
     for path in paths:
         before = len(found)
-        if os.path.isfile(path) and is_stored(path):
+        if is_stored(path):
             found += stored_baselines(Path(path))
             continue
         found += _from_logs(path, reading)
@@ -87,17 +98,17 @@ def stored_baselines(path: Path) -> list[Baseline]:
 def _from_logs(path: str, reading: Reading) -> Iterator[Baseline]:
     for log in read_logs([path], format_name=reading.format_name, mapping=reading.mapping):
         if log.problem is not None:
-            if os.path.isdir(path):
+            if Path(path).is_dir():
                 continue
             raise log.problem
         for frame in log.frames:
             yield as_baseline(frame, reading.for_baselines())
 
 
-def as_baseline(frame: Frame, settings: Settings) -> Baseline:
+def as_baseline(frame: Frame, settings: Settings, label: str | None = None) -> Baseline:
     """The run, judged by itself, as a baseline."""
-    label = frame.source.path + (f" [{frame.source.name}]" if frame.source.name else "")
-    return baseline_of(frame, label, judge_run(frame, settings), _beside(frame))
+    named = frame.source.path + (f" [{frame.source.name}]" if frame.source.name else "")
+    return baseline_of(frame, label or named, judge_run(frame, settings), _beside(frame))
 
 
 def _beside(frame: Frame) -> dict[str, FactValue]:
@@ -137,8 +148,15 @@ def _worth_a_process(run: str, baselines: Sequence[str]) -> bool:
     """Whether both sides are large files and this is a Linux machine with a second processor."""
     if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2:
         return False
-    sizes = [sum(os.path.getsize(path) for path in paths if os.path.isfile(path)) for paths in ([run], baselines)]
-    return min(sizes) >= LARGE
+    return min(sum(map(_size, paths)) for paths in ([run], baselines)) >= LARGE
+
+
+def _size(path: str) -> int:
+    """The bytes of a regular file; 0 for everything else."""
+    try:
+        return Path(path).stat().st_size if Path(path).is_file() else 0
+    except OSError:
+        return 0
 
 
 def best_of(folder: str, run: str, reading: Reading) -> Baseline:

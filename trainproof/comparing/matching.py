@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,22 +16,20 @@ EQUAL_SHARE = 0.5
 AVERAGED_RECORDS = 8
 
 
-class Pairs(NamedTuple):
-    """Matched finite values, shape (n,): position, the run's and the baseline's value, and where each was logged.
+class Pairs:
+    """Matched finite values, shape (n,): position, the run's and the baseline's value, and the step and line of each.
 
     `how` is "steps" (equal positions), "intervals" (of the run that logs more rarely) or "stretches" (of a stored summary).
     """
 
-    x: Floats
-    run: Floats
-    base: Floats
-    step: Ints
-    line: Ints
-    base_step: Ints
-    base_line: Ints
-    how: str
+    def __init__(
+        self, x: Floats, run: Floats, base: Floats, logged: tuple[Ints, Ints], base_logged: tuple[Ints, Ints], how: str
+    ) -> None:
+        self.x, self.run, self.base, self.how = x, run, base, how
+        self.step, self.line = logged
+        self.base_step, self.base_line = base_logged
 
-    def __len__(self) -> int:  # type: ignore[override]  # the number of pairs, not of fields
+    def __len__(self) -> int:
         return len(self.x)
 
     def last(self, count: int) -> Pairs:
@@ -40,11 +37,18 @@ class Pairs(NamedTuple):
         return self.take(slice(max(0, len(self) - count), None))
 
     def take(self, index: slice | Ints | stats.Bools) -> Pairs:
-        return Pairs(*(column[index] for column in self[:7]), self.how)
+        return Pairs(
+            self.x[index],
+            self.run[index],
+            self.base[index],
+            (self.step[index], self.line[index]),
+            (self.base_step[index], self.base_line[index]),
+            self.how,
+        )
 
 
 _NO_VALUES, _NO_STEPS = np.empty(0), np.empty(0, np.int64)
-NO_PAIRS = Pairs(_NO_VALUES, _NO_VALUES, _NO_VALUES, _NO_STEPS, _NO_STEPS, _NO_STEPS, _NO_STEPS, "steps")
+NO_PAIRS = Pairs(_NO_VALUES, _NO_VALUES, _NO_VALUES, (_NO_STEPS, _NO_STEPS), (_NO_STEPS, _NO_STEPS), "steps")
 
 
 def match(run: Curve, base: Curve) -> Pairs:
@@ -81,13 +85,13 @@ def _shared(x: Floats, y: Floats) -> int:
 
 def _averaged(run: Curve, base: Curve, mine: Ints, theirs: Ints) -> bool:
     """Whether the run that logs more rarely logs means over its interval: its noise is nearer to that of a mean than of a record."""
-    if not len(mine) or (run.value[mine] == base.value[theirs]).mean() > 0.5:
+    if not len(mine) or 2 * np.count_nonzero(run.value[mine] == base.value[theirs]) > len(mine):
         return False
     rare, often = (run, base) if _spacing(run.x) >= _spacing(base.x) else (base, run)
     times = _spacing(rare.x) / _spacing(often.x)
     if times < 2 or min(len(rare.x), len(often.x)) < AVERAGED_RECORDS:
         return False
-    return 0 < _noise(rare.value) < _noise(often.value) / times**0.25
+    return bool(0 < _noise(rare.value) < _noise(often.value) / times**0.25)
 
 
 def _spacing(x: Floats) -> float:
@@ -139,12 +143,13 @@ def _means(value: Floats, lo: Ints, hi: Ints) -> Floats:
     if (hi - lo == 1).all():
         return value[lo]
     parts = [value[a:b] for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
-    return np.array([math.fsum(part) / len(part) if np.isfinite(part).all() else math.nan for part in parts], np.float64)
+    return np.array(
+        [math.fsum(part) / len(part) if np.isfinite(part).all() else math.nan for part in parts], np.float64
+    )
 
 
 def _pairs(run: Curve, values: Floats, base: Curve, levels: Floats, mine: Ints, theirs: Ints, how: str) -> Pairs:
-    pairs = Pairs(
-        run.x[mine], values, levels, run.step[mine], run.line[mine], base.step[theirs], base.line[theirs], how
-    )
+    logged, base_logged = (run.step[mine], run.line[mine]), (base.step[theirs], base.line[theirs])
+    pairs = Pairs(run.x[mine], values, levels, logged, base_logged, how)
     finite = np.isfinite(values) & np.isfinite(levels)
     return pairs if finite.all() else pairs.take(finite)

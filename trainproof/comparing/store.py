@@ -43,7 +43,7 @@ def is_stored(path: str | Path) -> bool:
     try:
         with Path(path).open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
-    except OSError:
+    except (OSError, ValueError):  # also a path with a zero byte
         return False
 
 
@@ -101,7 +101,9 @@ def with_runs(old: StoredBaseline | None, name: str, runs: list[StoredRun]) -> S
     known = {run.digest: run.source for run in kept}
     for run in runs:
         if run.digest in known:
-            raise UsageError(f"{run.source}: the same numbers are in baseline {name} already (from {known[run.digest]})")
+            raise UsageError(
+                f"{run.source}: the same numbers are in baseline {name} already (from {known[run.digest]})"
+            )
         known[run.digest] = run.source
     return StoredBaseline(VERSION, __version__, name, (*kept, *runs))
 

@@ -19,7 +19,19 @@ MOST_METRICS = 24
 DIGITS = 6
 QUANTILES = (0.1, 0.5, 0.9)
 
-_FIRST = ("loss", "eval/loss", "lr", "grad_norm", "reward", "throughput", "step_time", "memory", "tokens", "samples", "epoch")
+_FIRST = (
+    "loss",
+    "eval/loss",
+    "lr",
+    "grad_norm",
+    "reward",
+    "throughput",
+    "step_time",
+    "memory",
+    "tokens",
+    "samples",
+    "epoch",
+)
 
 
 class Row(NamedTuple):

@@ -105,7 +105,14 @@ _CONFIGS: dict[str, Callable[[str], Iterator[tuple[str, object]]]] = {
 # What is only shown, not judged by
 
 #: files whose scalars are settings of the run, however deep they lie
-SETTINGS_FILES = ("config.json", "adapter_config.json", "metadata.json", "training_args.json", "hparams.yaml", "args.yaml")
+SETTINGS_FILES = (
+    "config.json",
+    "adapter_config.json",
+    "metadata.json",
+    "training_args.json",
+    "hparams.yaml",
+    "args.yaml",
+)
 #: settings kept of one run, and levels of nesting followed
 MOST_SETTINGS, MOST_LEVELS = 300, 5
 

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from trainproof import stats
 from trainproof.comparing.comparison import Comparison
-from trainproof.comparing.levels import Gap, gap, log_ratio, print_steps, scale_of
+from trainproof.comparing.levels import Gap, level_gap, log_ratio, noise_of, print_steps, scale_of
 from trainproof.comparing.matching import Pairs
 from trainproof.rules import (  # noqa: F401  registers the other rules of the family
     comparison_costs,
@@ -20,16 +19,13 @@ from trainproof.rules import (  # noqa: F401  registers the other rules of the f
 from trainproof.rules.registry import FAIL, SUPERVISED, CannotTell, Sighting, rule
 from trainproof.rules.standings import Against, Seen, against_all, ends, outcome, told
 from trainproof.thresholds import ComparisonThresholds
-from trainproof.verdict import Severity
-
-Window = Callable[[int], int]
 
 
 def _level(pairs: Pairs, baseline: int, window: int, t: ComparisonThresholds) -> Against:
     """The run against a baseline over the last `window` pairs."""
     scale, part = scale_of(pairs), pairs.last(window)
     quantum = print_steps(part) if scale is None else 0.0
-    found = gap(log_ratio(part, scale), t, quantum)
+    found = level_gap(log_ratio(pairs, scale), len(part), t, quantum=quantum)
     return Against(baseline, part, float(np.median(part.run)), float(np.median(part.base)), found, scale is None)
 
 
@@ -110,10 +106,8 @@ def floor_above_baseline(seen: Comparison, t: ComparisonThresholds) -> Seen:
         ratio = log_ratio(pairs, scale)
         run, base = (float(stats.block_medians(x, len(x) // width).min()) for x in (pairs.run, pairs.base))
         value = math.log(run / base) if scale is None else (run - base) / scale
-        wider = stats.serial_inflation(ratio)
-        se = stats.MEDIAN_SE * stats.difference_noise(ratio) * wider / math.sqrt(width)
+        se, df = noise_of(ratio, width, t, share=1.0)
         quantum = print_steps(pairs) if scale is None else 0.0
-        df = t.mad_efficiency * len(ratio) / wider**2
         return Against(i, pairs, run, base, Gap(value, math.hypot(se, quantum / t.noise_se), df), scale is None)
 
     each = against_all(seen, seen.loss, t.level_records, look)
@@ -156,7 +150,9 @@ def integer_loss_ratio(seen: Comparison, t: ComparisonThresholds) -> Seen:
         return
     against, times, factor = found[0]
     pairs = against.pairs
-    norm = [float(np.median(p.run / p.base)) for _, p in seen.usable("grad_norm", t.integer_records) if (p.base > 0).all()]
+    norm = [
+        float(np.median(p.run / p.base)) for _, p in seen.usable("grad_norm", t.integer_records) if (p.base > 0).all()
+    ]
     beside = f" The gradient norm is {norm[0]:.3g} times the baseline's." if norm else ""
     yield Sighting(
         FAIL,
@@ -180,7 +176,11 @@ def _integer(pairs: Pairs, baseline: int, t: ComparisonThresholds) -> tuple[Agai
     factor = max(middle, 1 / middle)
     whole = round(factor) if math.isfinite(factor) else 0
     off = abs(factor - whole)
-    if not 2 <= whole <= t.integer_most or off > min(t.integer_near * whole, t.integer_off) or spread >= t.integer_spread * middle:
+    if (
+        not 2 <= whole <= t.integer_most
+        or off > min(t.integer_near * whole, t.integer_off)
+        or spread >= t.integer_spread * middle
+    ):
         return None
     against = Against(baseline, pairs, middle, 1.0, Gap(math.log(middle), 0.0, len(pairs)))
     return against, f"{whole}" if middle > 1 else f"1/{whole}", middle
@@ -219,11 +219,11 @@ def improvement_lost(seen: Comparison, t: ComparisonThresholds) -> Seen:
     def look(i: int, pairs: Pairs) -> Against:
         scale, width = scale_of(pairs), _stretch(len(pairs), t)
         ratio = log_ratio(pairs, scale)
-        before, after = gap(ratio[:width], t), gap(ratio[-width:], t)
+        se, df = noise_of(ratio, width, t, share=1.0)
         change = [(float(np.median(x[:width])), float(np.median(x[-width:]))) for x in (pairs.run, pairs.base)]
-        run, base = (math.log(b / a) if scale is None else (b - a) / scale for a, b in change)
-        gains.append(max(0.0, -base))
-        found = Gap(after.value - before.value, math.hypot(before.se, after.se), min(before.df, after.df))
+        before, after = change[1]
+        gains.append(max(0.0, math.log(before / after) if scale is None else (before - after) / scale))
+        found = Gap(float(np.median(ratio[-width:]) - np.median(ratio[:width])), math.sqrt(2) * se, df)
         return Against(i, pairs, change[0][1] - change[0][0], change[1][1] - change[1][0], found, scale is None)
 
     each = against_all(seen, seen.loss, 2 * t.level_records, look)

@@ -8,14 +8,16 @@ import re
 import numpy as np
 
 from trainproof.comparing.comparison import Comparison
-from trainproof.comparing.levels import Gap, gap, log_ratio
+from trainproof.comparing.levels import Gap, level_gap, log_ratio
 from trainproof.comparing.matching import Pairs
 from trainproof.rules.registry import INFO, WARN, CannotTell, Sighting, rule
 from trainproof.rules.standings import Against, Seen, against_all, outcome, told
 from trainproof.thresholds import ComparisonThresholds
 
 #: words of settings that describe where a run was made, not what it trains
-_ENVIRONMENT = re.compile(r"version|python|torch|cuda|transformers|numpy|architecture|device|gpu|precision|dtype|hash|sha\d*|digest", re.I)
+_ENVIRONMENT = re.compile(
+    r"version|python|torch|cuda|transformers|numpy|architecture|device|gpu|precision|dtype|hash|sha\d*|digest", re.I
+)
 #: facts that set the learning rate
 _RATE_FACTS = ("learning_rate", "schedule", "warmup_steps", "warmup_ratio", "total_steps", "epochs")
 
@@ -145,7 +147,13 @@ def grad_norm_level(seen: Comparison, t: ComparisonThresholds) -> Seen:
         if len(pairs) < t.end_records:
             raise CannotTell("too few gradient norms above 0")
         part = pairs.last(max(t.end_records, int(t.end_share * len(pairs))))
-        return Against(i, part, float(np.median(part.run)), float(np.median(part.base)), gap(log_ratio(part, None), t))
+        return Against(
+            i,
+            part,
+            float(np.median(part.run)),
+            float(np.median(part.base)),
+            level_gap(log_ratio(pairs, None), len(part), t),
+        )
 
     each = against_all(seen, "grad_norm", t.end_records, look)
     below = math.fsum(one.gap.value for one in each) < 0
@@ -193,7 +201,13 @@ def slower_than_baseline(seen: Comparison, t: ComparisonThresholds) -> Seen:
         part = _positive(pairs.last(len(pairs) - len(pairs) // 10))
         if not len(part):
             raise CannotTell(f"no {metric} above 0")
-        return Against(i, part, float(np.median(part.run)), float(np.median(part.base)), gap(sign * log_ratio(part, None), t))
+        return Against(
+            i,
+            part,
+            float(np.median(part.run)),
+            float(np.median(part.base)),
+            level_gap(sign * log_ratio(part, None), len(part), t),
+        )
 
     each = against_all(seen, metric, t.cost_records, look)
     found = outcome(metric, metric, each, t.speed_warn, t, math.inf)

@@ -9,7 +9,7 @@ import numpy as np
 
 from trainproof import stats
 from trainproof.comparing.comparison import Comparison
-from trainproof.comparing.levels import Gap, gap, log_ratio, scale_of
+from trainproof.comparing.levels import Gap, level_gap, log_ratio, noise_of, scale_of
 from trainproof.comparing.matching import Pairs
 from trainproof.rules.registry import INFO, SUPERVISED, WARN, CannotTell, Sighting, rule
 from trainproof.rules.standings import Against, Seen, against_all, outcome, told
@@ -52,9 +52,12 @@ def slower_slope(seen: Comparison, t: ComparisonThresholds) -> Seen:
         seen_trend = stats.trend(ratio, 0, len(ratio))
         blocks = stats.block_medians(ratio)
         line = seen_trend.change * np.linspace(-0.5, 0.5, len(blocks))
-        wider = stats.serial_inflation(blocks - line)
-        found = Gap(seen_trend.change, seen_trend.se * wider, (len(blocks) - 2) / wider**2)
-        return Against(i, pairs, math.exp(seen_trend.change) if scale is None else seen_trend.change, 1.0, found, scale is None)
+        r = stats.serial_correlation(blocks - line)
+        wider = math.sqrt((1 + r) / (1 - r))
+        found = Gap(seen_trend.change, seen_trend.se * wider, t.mad_efficiency * len(blocks) / wider**2)
+        return Against(
+            i, pairs, math.exp(seen_trend.change) if scale is None else seen_trend.change, 1.0, found, scale is None
+        )
 
     each = against_all(seen, seen.loss, t.slope_records, look)
     found = outcome(seen.loss, f"rise of the {seen.loss} ratio", each, t.loss_warn, t, math.inf)
@@ -144,8 +147,8 @@ def _reached(pairs: Pairs, baseline: int, t: ComparisonThresholds) -> _Reached |
 def _behind(hit: _Reached, t: ComparisonThresholds) -> bool:
     """Whether the run's loss was clearly above the baseline's where the baseline reached the target."""
     width = max(t.end_records, len(hit.pairs) // t.divergence_blocks)
-    around = hit.pairs.take(slice(max(0, hit.at - width + 1), hit.at + 1))
-    apart = gap(log_ratio(around, scale_of(hit.pairs)), t)
+    until = hit.pairs.take(slice(0, hit.at + 1))
+    apart = level_gap(log_ratio(until, scale_of(hit.pairs)), min(width, len(until)), t, share=1.0)
     return apart.value - stats.student_limit(t.noise_se, apart.df) * apart.se > t.loss_warn
 
 
@@ -207,8 +210,8 @@ def _apart_since(pairs: Pairs, t: ComparisonThresholds) -> int | None:
     count = min(t.divergence_blocks, len(pairs) // t.level_records)
     levels = stats.block_medians(ratio, count)
     width = len(ratio) // len(levels)
-    wider = stats.serial_inflation(ratio[len(ratio) // 2 :])
-    noise = t.noise_se * stats.MEDIAN_SE * stats.difference_noise(ratio) * wider / math.sqrt(width)
+    se, df = noise_of(ratio, width, t, share=1.0)
+    noise = stats.student_limit(t.noise_se, df) * se
     outside = (np.abs(levels) - noise > t.divergence_least) & (np.sign(levels) == np.sign(levels[-1]))
     stretch = stats.last_run(outside)
     if stretch is None or stretch[1] - stretch[0] < 2:

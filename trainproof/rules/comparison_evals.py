@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainproof import stats
 from trainproof.comparing.comparison import Comparison
-from trainproof.comparing.levels import Gap, log_ratio, scale_of
+from trainproof.comparing.levels import level_gap, log_ratio, scale_of
 from trainproof.comparing.matching import Pairs
 from trainproof.names import higher_is_better
 from trainproof.rules.registry import FAIL, CannotTell, rule
@@ -77,9 +76,8 @@ def _one(seen: Comparison, metric: str, higher: bool, t: ComparisonThresholds) -
         scale = scale_of(pairs)
         ratio = log_ratio(pairs, scale) * (-1 if higher else 1)
         part = pairs.last(max(t.eval_records, int(t.eval_share * len(pairs))))
-        return Against(
-            i, part, float(np.median(part.run)), float(np.median(part.base)), _noisy_level(ratio, len(part), t), scale is None
-        )
+        found = level_gap(ratio, len(part), t, share=1.0)
+        return Against(i, part, float(np.median(part.run)), float(np.median(part.base)), found, scale is None)
 
     each = against_all(seen, metric, 1, look)
     if all(math.isnan(one.gap.se) for one in each) and len(each) < t.eval_seeds:
@@ -89,12 +87,3 @@ def _one(seen: Comparison, metric: str, higher: bool, t: ComparisonThresholds) -
     slight = small and min(abs(one.run - one.base) for one in each) < t.metric_least
     severity = Severity.INFO if slight else None
     yield from told("TP978", seen, found, t, worse="below" if higher else "above", severity=severity)
-
-
-def _noisy_level(ratio: stats.Floats, last: int, t: ComparisonThresholds) -> Gap:
-    """The level of the last evaluations, its noise from the differences of all of them."""
-    n = len(ratio)
-    value = float(np.median(ratio[-last:]))
-    if n < t.eval_noise:
-        return Gap(value, math.nan, 0.0)
-    return Gap(value, stats.MEDIAN_SE * stats.difference_noise(ratio) / math.sqrt(last), t.mad_efficiency * n)

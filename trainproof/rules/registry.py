@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from trainproof.frame import Frame, Series
+from trainproof.frame import Series
 from trainproof.verdict import Evidence, Severity, number
 
 INFO, WARN, FAIL = Severity.INFO, Severity.WARN, Severity.FAIL
@@ -33,7 +33,6 @@ FAMILIES = {
 }
 #: the family whose rules look at a Comparison with baselines, not at one log
 COMPARISON = "comparison"
-
 
 
 #: the family of the rules of other packages, whose codes begin otherwise

@@ -54,9 +54,7 @@ class Outcome(NamedTuple):
         return math.expm1(value) if self.each[0].relative else value
 
 
-def against_all(
-    seen: Comparison, metric: str, least: int, look: Callable[[int, Pairs], Against]
-) -> list[Against]:
+def against_all(seen: Comparison, metric: str, least: int, look: Callable[[int, Pairs], Against]) -> list[Against]:
     """`look` at the pairs of each baseline that has at least `least` of them. Raises CannotTell when none has."""
     usable = seen.usable(metric, least)
     if not usable:
