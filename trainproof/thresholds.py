@@ -527,9 +527,11 @@ class PreferenceThresholds(msgspec.Struct, frozen=True):
 
 
 class ComparisonThresholds(msgspec.Struct, frozen=True):
-    """Family TP97: limits in shares of the baselines' value, worse counted as positive. One baseline's limits; several move them."""
+    """Families TP97 and TP98. Limits are those for one baseline, worse counted as positive; several baselines move them."""
 
-    # TP971, TP972, TP975, TP976, TP977, TP978, TP980, TP981, TP982: how noise and seeds enter. Source: measured (docs/comparison.md).
+    # TP971 worse-than-baseline, TP972 floor-above-baseline, TP975 slower-slope, TP976 improvement-lost, TP977 end-above-baseline, TP978
+    # eval-worse-than-baseline, TP980 grad-norm-level, TP981 slower-than-baseline, TP982 more-memory, TP983 later-to-loss, TP984
+    # first-divergence. Source: measured (docs/comparison.md).
     noise_se: float = 3.5  # standard errors of a median, by Student's t for few records
     noise_records: int = 4  # matched records that can tell their noise
     mad_efficiency: float = 0.37  # degrees of freedom a record: efficiency of the MAD, normal law
@@ -538,7 +540,7 @@ class ComparisonThresholds(msgspec.Struct, frozen=True):
     clearly: float = 2.5  # times the WARN limit: FAIL
     noisy: float = 0.5  # log units: noise that could hide more than this cannot tell anything
 
-    # TP971 worse-than-baseline. Source: measured.
+    # TP971 worse-than-baseline.
     end_share: float = 0.20  # of the matched records
     end_records: int = 20  # ... and at least so many
     loss_warn: float = 0.02  # log units; also TP972, TP975, TP977; the FAIL limit is `clearly` times it

@@ -122,8 +122,8 @@ def settings_beside(log: Path) -> dict[str, FactValue]:
     folder = log if log.is_dir() else log.parent
     found: dict[str, FactValue] = {}
     for name in SETTINGS_FILES:
-        text = _text(folder / name)
-        fields = _yaml_fields(text) if name.endswith(".yaml") else _scalars(_json_object(text), MOST_LEVELS)
+        text = small_text(folder / name)
+        fields = yaml_fields(text) if name.endswith(".yaml") else _scalars(_json_object(text), MOST_LEVELS)
         for key, value in fields:
             setting = parse_scalar(value) if isinstance(value, str) else value
             if is_setting(setting) and len(found) < MOST_SETTINGS:
