@@ -108,3 +108,15 @@ def test_findings_far_apart_are_told_apart() -> None:
     level = [1.5] * 100 + [6.0] * 8 + [1.4] * 400 + [math.nan] * 5
     run = judge_run(make_frame(loss=noisy(level)))
     assert rules_of(run) == ["TP101", "TP201"]
+
+
+def test_what_is_read_by_guess_is_a_warning_at_most_unless_a_value_is_not_finite() -> None:
+    frame = make_frame(loss=noisy([1.5] * 100 + [4.5] * 100))
+    assert judge_run(frame).verdict is Verdict.FAIL
+    run = judge_run(frame.replace(guessed="read as lines of `key: value`, counted by step"))
+    assert run.verdict is Verdict.WARN
+    assert rules_of(run) == ["TP203", "TP006"]
+    nan = make_frame(loss=[*noisy([1.5] * 100), math.nan]).replace(
+        guessed="read as lines of `key: value`, counted by step"
+    )
+    assert judge_run(nan).verdict is Verdict.FAIL

@@ -108,6 +108,7 @@ class LossThresholds(msgspec.Struct, frozen=True):
     diverged_regained_warn: float = 0.15
     diverged_records: int = 10  # records that the state has to hold, or the smoothing width if longer
     diverged_records_fast: int = 5
+    diverged_evals: int = 3  # evaluations since the rise, before new lows of theirs excuse it
     diverged_noise_units: float = 5.0  # rise in units of the noise where no ratio exists (best level <= 0)
 
     # TP201 loss-spike-episode. Source: measured (median of 5, z 4 and 5: 0 of 97 public runs fire).

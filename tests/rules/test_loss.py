@@ -70,6 +70,13 @@ class TestDiverged:
         loss = [0.997, 4.35, 8.81, 13.5, 15.7, 15.0, 18.8, 20.8, 25.6, 29.6]
         assert only(run_rule("TP203", make_frame(loss=loss))).severity is FAIL
 
+    def test_a_term_added_to_the_loss_while_the_evaluation_falls_is_told(self) -> None:
+        loss = noisy([1.5] * 50 + [90.0] * 50)
+        falling = make_frame({"eval/loss": (range(0, 100, 10), np.linspace(2.0, 1.4, 10))}, loss=loss)
+        assert only(run_rule("TP203", falling)).severity is INFO
+        rising = make_frame({"eval/loss": (range(0, 100, 10), np.linspace(1.4, 2.0, 10))}, loss=loss)
+        assert only(run_rule("TP203", rising)).severity is FAIL
+
     def test_a_slow_drift_warns(self) -> None:
         frame = synthetic.as_frame(synthetic.drift(600, 0.1, 0))
         assert only(run_rule("TP203", frame)).severity in (WARN, FAIL)
@@ -181,6 +188,10 @@ class TestNeverLearned:
         assert flagged in stats.schedule(200)
         assert only(run_rule("TP205", upto(frame, flagged))).flagged_step == flagged
 
+    def test_a_loss_that_is_never_finite_has_learned_nothing_to_be_judged(self) -> None:
+        with pytest.raises(CannotTell):
+            run_rule("TP205", make_frame(loss=[math.nan] * 50, lr=np.linspace(1e-3, 1e-5, 50)))
+
     def test_a_small_but_clear_fall_is_learning(self) -> None:
         assert run_rule("TP205", make_frame(loss=noisy(np.linspace(1.5, 1.42, 200), 0.01))) == []
 
@@ -208,6 +219,13 @@ class TestLevels:
         pretrained = make_frame(loss=loss, facts={"vocab_size": 1000, "pretrained": True}, objective="lm")
         assert only(run_rule("TP207", pretrained)).severity is WARN
         assert run_rule("TP207", make_frame(loss=loss, facts={"vocab_size": 1000}, objective="lm")) == []
+
+    def test_without_a_vocabulary_only_a_start_that_is_high_throughout_warns(self) -> None:
+        high = [16.0, 18.0, 17.0, 12.0]
+        assert only(run_rule("TP207", make_frame(loss=high, objective="lm"))).severity is WARN
+        assert run_rule("TP207", make_frame(loss=[6.9, *high], objective="lm")) == []  # a start-up overshoot
+        evaluated = make_frame({"eval/loss": ([0], [6.9])}, loss=high, objective="lm")  # a loss with other terms
+        assert run_rule("TP207", evaluated) == []
 
     def test_zero_twice_fails_and_once_does_not(self) -> None:
         assert only(run_rule("TP208", make_frame(loss=[2.0] * 10 + [0.0] * 3))).severity is FAIL

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +66,8 @@ def loss_diverged(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     False positives
     Tiny losses of well-trained runs double without meaning (hence the share given back); noise (hence the standard error: none in
     3,200 healthy noise runs); overshoot in the first steps (the best level starts at the median of the first 3). A run that came
-    back to its best level is told as INFO. Declared curricula still fire: judge their phases apart.
+    back to its best level is told as INFO, and so is one whose evaluation loss went on to new lows in at least 3 evaluations: a term
+    was added to its training loss. Declared curricula still fire: judge their phases apart.
 
     What to try
     Resume from a checkpoint before the rise with a lower learning rate; look at the batches before it; check mixed-precision scale.
@@ -78,7 +79,28 @@ def loss_diverged(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     departures = [d for level in levels if (d := _departure(loss, level, t))]
     if departures:
         worst = min(departures, key=lambda d: (d.severity is not FAIL, d.flagged))
-        yield _told(loss, worst, any(_still_away(loss, level, t) for level in levels), t)
+        yield _told(loss, worst, _excuse(frame, loss, levels, worst, t), t)
+
+
+def _excuse(frame: Frame, loss: Series, levels: Sequence[Level], seen: Departure, t: LossThresholds) -> str:
+    """Why the departure is only told, as a sentence; nothing where it stands."""
+    if not any(_still_away(loss, level, t) for level in levels):
+        return " It has come back to its best level since."
+    return (
+        " The evaluation loss has fallen below all before: what rose is not what is evaluated."
+        if _evaluates_well(frame, loss, seen, t)
+        else ""
+    )
+
+
+def _evaluates_well(frame: Frame, loss: Series, seen: Departure, t: LossThresholds) -> bool:
+    """Whether the last of several evaluations since the rise is below all before it: a term was added to the training loss."""
+    if "eval/loss" not in frame:
+        return False
+    evals = frame["eval/loss"].finite
+    before = evals.value[evals.step < loss.step[seen.begin]]
+    since = evals.value[evals.step >= loss.step[seen.flagged]]
+    return len(before) > 0 and len(since) >= t.diverged_evals and bool(since[-1] < before.min())
 
 
 def _levels(loss: Series, t: LossThresholds) -> Iterator[Level]:
@@ -166,20 +188,17 @@ def _noise_of_log(x: stats.Floats) -> stats.Floats:
         return stats.noise_so_far(np.log(x))
 
 
-def _told(loss: Series, seen: Departure, still_away: bool, t: LossThresholds) -> Sighting:
+def _told(loss: Series, seen: Departure, excuse: str, t: LossThresholds) -> Sighting:
     lowest = int(np.argmin(loss.value[: seen.flagged + 1]))
     peak = seen.begin + int(np.argmax(loss.value[seen.begin : seen.flagged + 1]))
-    recovered = not still_away
-    severity = INFO if recovered else seen.severity
-    came = " It has come back to its best level since." if recovered else ""
     ratio = f"{seen.level / seen.best:.3g} x" if seen.best > 0 else f"{seen.level - seen.best:.3g} above"
     return sighting(
-        severity,
+        INFO if excuse else seen.severity,
         f"the loss left its best level: {seen.level:.4g} over {seen.width} records is {ratio} the best {seen.best:.4g} (lowest record at step "
-        f"{loss.step[lowest]}).{came} This is consistent with a diverged run.",
+        f"{loss.step[lowest]}).{excuse} This is consistent with a diverged run.",
         loss,
         first=seen.begin,
-        last=len(loss) - 1 if not recovered else seen.flagged,
+        last=seen.flagged if excuse else len(loss) - 1,
         flagged=seen.flagged,
         cite=sorted({lowest, seen.begin, peak, seen.flagged, len(loss) - 1}),
         threshold={

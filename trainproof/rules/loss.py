@@ -95,7 +95,7 @@ def _not_learned_since(frame: Frame, loss: Series, t: LossThresholds) -> int:
 
 def _warmup_end(frame: Frame, loss: Series, count: int) -> int:
     """Index of the first loss record at or after the learning rate's peak, of the first `count`; 0 without a warm-up."""
-    if "lr" not in frame:
+    if "lr" not in frame or not count:
         return 0
     lr = frame["lr"].finite
     rates = lr.value[: int(np.searchsorted(lr.step, loss.step[count - 1], side="right"))]
@@ -217,10 +217,12 @@ def init_loss_off(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
 
     Formula
     r = median of the first 3 / ln V. FAIL when r is within 5 % of the declared accumulation or world size; WARN when r is within 0.05
-    of a whole number from 2 to 8, r > 2, pretrained and r > 1, or from scratch and r < 0.5. V unknown: a language model above 15 nats.
+    of a whole number from 2 to 8, r > 2, pretrained and r > 1, or from scratch and r < 0.5. V unknown: a language model all of whose
+    first 3 losses, and whose evaluation by then, if there is one, are above 15 nats.
 
     False positives
-    Public healthy runs start as high as 1.48 ln V; a first record averaged over many steps is lower than the first step was.
+    Public healthy runs start as high as 1.48 ln V, and overshoot to 2.2 times their first loss within ten steps; a first record
+    averaged over many steps is lower than the first step was; losses with auxiliary terms are above their evaluation.
 
     What to try
     Evaluate the untrained model on one batch by hand.
@@ -234,7 +236,9 @@ def init_loss_off(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         verdict = _initial_ratio(frame, first / math.log(classes), t)
         limit = {"uniform": math.log(classes)}
     elif frame.objective == "lm":
-        verdict = (WARN, "is more than any usual vocabulary explains") if first > t.init_loss_unknown else None
+        verdict = (
+            (WARN, "is more than any usual vocabulary explains") if _above(frame, loss, t.init_loss_unknown) else None
+        )
         limit = {"loss": t.init_loss_unknown}
     else:
         raise CannotTell("the number of classes is not declared (--fact num_classes=N)")
@@ -248,6 +252,13 @@ def init_loss_off(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
             cite=[0, 1, 2],
             threshold=limit,
         )
+
+
+def _above(frame: Frame, loss: Series, limit: float) -> bool:
+    """Whether the first losses, and the evaluations that were done by then, are all above the limit."""
+    evals = frame["eval/loss"].finite if "eval/loss" in frame else loss
+    early = evals.value[evals.step <= loss.step[2]]
+    return bool((loss.value[:3] > limit).all() and (early > limit).all())
 
 
 def _initial_ratio(frame: Frame, r: float, t: LossThresholds) -> tuple[Severity, str] | None:
