@@ -104,7 +104,7 @@ def judge_run(frame: Frame, settings: Settings = DEFAULTS) -> RunReport:
         checked.append(rule.code)
         judged = judged or rule.family in JUDGING_FAMILIES or rule.code in JUDGING_RULES
         findings += [finding_of(rule, s, frame) for s in sightings]
-    return _report(frame, settings, findings, checked, skipped, judged)
+    return _report(frame, settings, findings, checked, skipped, judged and not _too_short(frame, settings))
 
 
 def unjudged_run(path: str, why: str) -> RunReport:
@@ -200,7 +200,7 @@ def _report(
     verdict = fold_severities(finding.severity for finding in findings)
     reason = None
     if verdict is Verdict.PASS and not judged:
-        verdict, reason = Verdict.SKIP, why or _why_nothing_was_judged(frame)
+        verdict, reason = Verdict.SKIP, why or _why_nothing_was_judged(frame, settings)
     folded = fold_related(findings, frame)
     return RunReport(
         source=frame.source.path,
@@ -225,8 +225,15 @@ def _report(
     )
 
 
-def _why_nothing_was_judged(frame: Frame) -> str:
+def _too_short(frame: Frame, settings: Settings) -> bool:
+    """Whether there are too few records for a curve: that nothing is wrong with them says nothing of the run."""
+    return max(map(len, frame.values()), default=0) < settings.thresholds.log_quality.curve_records
+
+
+def _why_nothing_was_judged(frame: Frame, settings: Settings) -> str:
     if not len(frame):
         return "the log has no numeric records"
+    if _too_short(frame, settings):
+        return f"too few records to judge: {frame.records}, and a curve needs {settings.thresholds.log_quality.curve_records}"
     known = ", ".join(list(frame)[:6])
     return f"no rule could judge it: {frame.records} records of {known}; is one the loss? Say --map loss=COLUMN"

@@ -16,6 +16,7 @@ class LogQualityThresholds(msgspec.Struct, frozen=True):
 
     # TP001 no-usable-records. Source: no statistic of the other families needs fewer.
     usable_records: int = 8
+    curve_records: int = 3  # of the longest series: fewer are points, no curve, and the run is SKIP
 
     # TP002 step-gap. Source: convention (a logger that lost data goes on at its old interval).
     gap_times: float = 5.0  # usual intervals
@@ -117,7 +118,9 @@ class LossThresholds(msgspec.Struct, frozen=True):
     spike_log_z: float = (
         4.0  # scales S / M of the logarithm: at noise 0.5, 1.4 % of healthy runs pass the first test alone
     )
-    spike_high_z: float = 2.0  # scales S / M above the 95th percentile: measured on noisy losses of two levels
+    spike_memory: int = 512  # records before it, in which rises ...
+    spike_recurs_height: float = 0.65  # ... to that share of its height make it a loss of two levels (measured) ...
+    spike_recurs_every: int = 128  # when there is one in so many records, and two at least
     spike_ratio: float = 1.10  # times M
     recovered_ratio: float = 1.05  # times M: below it an episode is over
     fast_min_records: int = 32

@@ -123,6 +123,13 @@ class TestSpikes:
         loss = np.where(rng.random(800) < 0.3, 3.0, 1.1 * rng.lognormal(0, 0.03, 800))
         assert run_rule("TP201", make_frame(loss=loss)) == []
 
+    def test_noise_on_both_levels_is_no_spike_either(self) -> None:
+        for seed in range(20):
+            rng = np.random.default_rng(seed)
+            high = rng.random(2000) < (0.05, 0.1, 0.25, 0.4)[seed % 4]
+            loss = np.where(high, 3.0, 1.1) * rng.lognormal(0, 0.15, 2000)
+            assert run_rule("TP201", make_frame(loss=loss)) == []
+
     def test_a_single_record_beside_a_jump_of_the_gradient_norm_does(self) -> None:
         loss = noisy([1.5] * 60 + [30.0] + [1.5] * 60)
         grads = noisy([1.0] * 60 + [40.0] + [1.0] * 60)
@@ -146,6 +153,17 @@ class TestShift:
         seen = only(run_rule("TP210", make_frame(loss=noisy([1.5] * 150 + [1.6] * 150, 0.01))))
         assert seen.severity is WARN
         assert 145 <= seen.first_step <= 156
+
+    def test_skewed_noise_of_many_records_is_no_shift(self) -> None:
+        for seed in range(100):
+            frame = synthetic.as_frame(synthetic.healthy(5000, 0.5, seed))
+            assert run_rule("TP210", frame) == []
+
+    def test_a_loss_that_swings_is_looked_at_once_a_record(self) -> None:
+        swings = 2 + np.sin(
+            np.arange(200_000) / 12
+        )  # a test begun anew after each swing would read on to the end each time
+        run_rule("TP210", make_frame(loss=swings))
 
     def test_a_fall_is_no_shift(self) -> None:
         assert run_rule("TP210", make_frame(loss=noisy([1.5] * 150 + [1.3] * 150, 0.01))) == []

@@ -51,7 +51,8 @@ def no_usable_records(frame: Frame, t: LogQualityThresholds) -> Iterator[Sightin
     A verdict on a handful of points would be a guess; the report says so instead.
 
     Formula
-    Fewer than 8 records: INFO, with the columns found and the lines rejected. A run that no rule could judge is SKIP, exit code 2.
+    Fewer than 8 records: INFO, with the columns found and the lines rejected. A run that no rule could judge, or of fewer than 3
+    records in which nothing is wrong, is SKIP, exit code 2.
 
     False positives
     A log of evaluations alone is legal: it is judged by the evaluation rules and not mentioned here.
