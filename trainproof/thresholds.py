@@ -120,7 +120,8 @@ class LossThresholds(msgspec.Struct, frozen=True):
     )
     spike_memory: int = 512  # records before it, in which rises ...
     spike_recurs_height: float = 0.65  # ... to that share of its height make it a loss of two levels (measured) ...
-    spike_recurs_every: int = 128  # when there is one in so many records, and two at least
+    spike_recurs_every: int = 128  # ... when there is one in so many records, and two at least
+    spike_recurs_more: float = 0.1  # of that height: what rises by so much more is looked at again
     spike_ratio: float = 1.10  # times M
     recovered_ratio: float = 1.05  # times M: below it an episode is over
     fast_min_records: int = 32

@@ -35,13 +35,16 @@ def episodes(loss: Series, t: LossThresholds) -> list[Episode]:
     m5 = loss.memo(stats.median5)
     base = loss.memo(stats.baseline)
     found: list[Episode] = []
-    stop = 0
+    stop, known = 0, math.inf  # until `stop`, only a level above what is known of this stretch is news
     for flagged in _high(m5, base, t).tolist():
-        if flagged < stop:
+        level = float(m5[flagged])
+        if flagged < stop and level <= known:
             continue
         median, scale = float(base.median[flagged]), float(base.scale[flagged])
-        stop = _recovery(m5, flagged, median, t)
-        if not _recurs(loss.value[: flagged - 4], median, float(m5[flagged]), t):
+        stop, known = _recovery(m5, flagged, median, t), math.inf
+        if _recurs(loss.value[: flagged - 4], median, level, t):
+            known = level + t.spike_recurs_more * (level - median)
+        else:
             found.append(Episode(flagged - 4, flagged, stop, median, scale))
     return found
 
