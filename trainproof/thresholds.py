@@ -591,6 +591,61 @@ class ComparisonThresholds(msgspec.Struct, frozen=True):
     # TP984 first-divergence. Source: convention.
     divergence_blocks: int = 40  # stretches of the matched records
     divergence_least: float = 0.01  # log units
+class ThroughputThresholds(msgspec.Struct, frozen=True):
+    """Family TP90."""
+
+    # TP901 throughput-drop. Source: reasoned; a slow stretch that ended (10 x, a public run) is not told.
+    drop_min_records: int = 140
+    drop_reference: tuple[int, int] = (20, 120)  # records whose median is the reference
+    drop_width: int = 20  # records of a level
+    drop_records: int = 40  # records that it has to hold, to the end
+    drop_warn: float = 2.0  # times
+    drop_fail: float = 5.0
+
+    # TP902 step-time-creep. Source: measured (healthy runs at most 1.135, leaks 1.33 to 4.0).
+    creep_min_records: int = 60
+    creep_skip: int = 20  # records at the start
+    creep_epochs: int = 10  # epochs, where step times are compared epoch by epoch
+    creep_epoch_records: int = 5  # records of such an epoch
+    creep_warn: float = 1.3  # last tenth over first
+    creep_fail: float = 3.0
+    creep_z: float = 4.0  # Mann-Kendall Z
+    creep_few: int = 30  # epochs under which ...
+    creep_z_few: float = 2.5  # ... a smaller Z is clear: each is a median of its own
+
+    # TP903 stalls. Source: reasoned.
+    stall_min_records: int = 100
+    stall_skip: int = 20  # records at the start
+    stall_times: float = 3.0  # the median step
+    stall_records: int = 3  # such steps
+    stall_share: float = 0.10  # of the time
+    stall_lag: int = 20  # steps between them: the optimizer's own rhythm
+    stall_regular: float = 0.1  # relative deviation of a distance that counts as regular
+    stall_regular_share: float = 0.8  # of the distances
+
+    # TP904 data-bound. Source: a healthy public run waits 92 % of its time, hence INFO; the share is reasoned.
+    data_min_records: int = 20
+    data_share: float = 0.3  # of the time
+    data_grown: float = 3.0  # last quarter over first: WARN
+    data_warn: float = 1.01  # of the time, WARN: never unless lowered
+
+    # TP905 memory-growth. Source: the +10 % of Amazon SageMaker Debugger's GPUMemoryIncrease; the rest reasoned.
+    memory_min_records: int = 20
+    memory_growth: float = 0.10  # of the first tenth
+    memory_half: float = 0.03  # of the middle
+    memory_z: float = 4.0  # Mann-Kendall Z of the whole
+    memory_z_half: float = 2.5  # of either half
+
+    # TP906 memory-near-limit. Source: convention.
+    memory_near: float = 0.97  # of the limit
+
+    # TP907 truncated. Source: convention.
+    truncated_share: float = 0.95  # of the planned steps
+
+    # TP908 straggler-rank. Source: reasoned.
+    rank_least: int = 3  # ranks
+    rank_records: int = 20
+    rank_times: float = 1.2  # the median of the ranks
 
 
 class Thresholds(msgspec.Struct, frozen=True):
@@ -606,6 +661,7 @@ class Thresholds(msgspec.Struct, frozen=True):
     resume: ResumeThresholds = ResumeThresholds()
     preference: PreferenceThresholds = PreferenceThresholds()
     comparison: ComparisonThresholds = ComparisonThresholds()
+    throughput: ThroughputThresholds = ThroughputThresholds()
 
     def with_overrides(self, overrides: dict[str, float]) -> Thresholds:
         """These thresholds with `family.field` keys replaced. Raises UsageError for an unknown key."""

@@ -52,7 +52,8 @@ def make_frame(
 
 def run_rule(code: str, frame: Frame, settings: Settings = DEFAULTS) -> list[Sighting]:
     """What rule `code` says of `frame`. Raises CannotTell when the judge would skip it."""
-    return list(_run_rule(all_rules()[code], frame, settings))
+    with np.errstate(all="ignore"):
+        return list(_run_rule(all_rules()[code], frame, settings))
 
 
 def only(code: str, frame: Frame) -> Sighting:

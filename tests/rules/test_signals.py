@@ -83,6 +83,14 @@ NAMES = [
     "eval/loss",
     "eval/wer",
     "tokens",
+    "step_time",
+    "data_time",
+    "throughput",
+    "time",
+    "memory",
+    "step_time/rank0",
+    "step_time/rank1",
+    "step_time/rank2",
     "mixture/web",
     "reward",
     "reward_std",
@@ -106,6 +114,7 @@ FACTS: dict[str, Any] = {
     "precision": st.sampled_from(["bf16", "fp16"]),
     "pretrained": st.booleans(),
     "vocab_size": st.integers(-1, 100_000),
+    "memory_limit": st.floats(0, 10),
 }
 
 
@@ -118,8 +127,13 @@ def frames(draw: st.DrawFn) -> Frame:
         steps = np.cumsum(draw(st.lists(st.integers(0, 50), min_size=len(values), max_size=len(values))))
         series[name] = (steps, values)
     facts = draw(st.fixed_dictionaries({}, optional=FACTS))
+    cuts = sorted(draw(st.sets(st.integers(1, 2000), max_size=3)))
+    segments = [Segment(a, b - 1, "") for a, b in zip([0, *cuts], [*cuts, 4001], strict=True)]
     return make_frame(
-        series, facts=facts, objective=draw(st.sampled_from(["lm", "rl", "unknown", "adversarial", "preference"]))
+        series,
+        facts=facts,
+        segments=segments,
+        objective=draw(st.sampled_from(["lm", "rl", "unknown", "adversarial", "preference"])),
     )
 
 

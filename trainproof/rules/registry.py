@@ -28,6 +28,7 @@ FAMILIES = {
     "TP6": "data_order",
     "TP7": "resume",
     "TP8": "preference",
+    "TP90": "throughput",
     "TP97": "comparison",
     "TP98": "comparison",
 }

@@ -1,0 +1,269 @@
+"""Family TP90: time. TP905 to TP908, on memory, ends and ranks, are in `machines`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from trainproof import stats
+from trainproof.frame import Frame, Series
+from trainproof.rules import machines  # noqa: F401  registers TP905 to TP908
+from trainproof.rules.registry import FAIL, INFO, WARN, CannotTell, Sighting, evidence, rule, sighting
+from trainproof.rules.staircase import epoch_edges
+from trainproof.rules.states import finite, holds_since, lasting, level
+from trainproof.rules.timing import step_times
+from trainproof.stats import Floats
+from trainproof.thresholds import ThroughputThresholds
+from trainproof.verdict import Severity
+
+
+@rule(
+    "TP901",
+    "throughput-drop",
+    severity=FAIL,
+    fix="Look at what changed on the machine at that step: another job, a throttled or swapped-out device, a slow disk, longer batches.",
+)
+def throughput_drop(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
+    """Steps take twice as long as they did, and it lasts.
+
+    What it does
+    Compares the median step time of 20 records with that of records 20 to 120.
+
+    Why it matters
+    The rest of the run costs twice as much; a machine that slows down often fails next.
+
+    Formula
+    Median of 20 >= 2 x the reference for 40 records to the end: WARN; >= 5 x: FAIL (WARN for reinforcement learning, where answers grow).
+
+    False positives
+    A slow stretch that ended is not told. Longer sequences on purpose: not told while the throughput in tokens stands.
+
+    What to try
+    Watch device clocks, memory and disk of the machine at that time.
+    """
+    times = _enough(frame, t.drop_min_records)
+    begin, end = t.drop_reference
+    reference = float(np.median(times.value[begin:end]))
+    at, median = level(times.value, t.drop_width)
+    for severity, limit in ((FAIL, t.drop_fail), (WARN, t.drop_warn)):
+        slow = (median >= limit * reference) & (at >= end + t.drop_width)
+        state = lasting(slow, 1)
+        since = at[state.since] if state else len(times)
+        told = at[np.searchsorted(at, since + t.drop_records - 1)] if since + t.drop_records <= at[-1] + 1 else None
+        if told is not None:
+            said: Severity = WARN if frame.objective == "rl" else severity
+            yield sighting(
+                said,
+                f"a step takes {median[-1] / reference:.2g} x as long as at the start (medians {reference:.4g} and {median[-1]:.4g}), since step "
+                f"{times.step[since]}.",
+                times,
+                first=int(since),
+                last=len(times) - 1,
+                flagged=int(told),
+                threshold={"times": limit, "records": t.drop_records},
+            )
+            return
+
+
+def _enough(frame: Frame, records: int) -> Series:
+    """The step times. Raises CannotTell for too few."""
+    times = step_times(frame)
+    if len(times) < records:
+        raise CannotTell(f"{len(times)} step times, needs {records}")
+    return times
+
+
+@rule(
+    "TP902",
+    "step-time-creep",
+    severity=FAIL,
+    fix="Look for a list that grows every step (losses kept with their graph, hooks, metrics), a growing context, or a leak.",
+)
+def step_time_creep(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
+    """Steps become slower and slower.
+
+    What it does
+    Compares the last tenth of the step times with the first, and looks for a trend; by epochs where several are known.
+
+    Why it matters
+    A graph or a list that grows with each step ends in memory or in days.
+
+    Formula
+    At the common judging points from 60 records on (10 epochs), the first 20 left out: medians of the last and first tenth >= 1.3 x and
+    Mann-Kendall Z > 4 (2.5 under 30 epochs), to the end: WARN; >= 3 x: FAIL (WARN for reinforcement learning, where answers grow).
+
+    False positives
+    Epochs sorted by length are compared epoch by epoch. A context that grows as planned stays under 1.14 x in public logs. A jump is
+    TP901's and is told here only when both tenths show it.
+
+    What to try
+    Profile one step at the start and one now.
+    """
+    times = _enough(frame, t.creep_epochs)
+    series = _by_epoch(frame, times, t)
+    skip = t.creep_skip if series is times else 0
+    least = t.creep_min_records if series is times else t.creep_epochs
+    if len(series) < least:
+        raise CannotTell(f"{len(series)} step times, needs {least}")
+    x = series.value
+    counts = [int(n) for n in stats.schedule(len(x)) if n >= least]
+    for severity, limit in ((FAIL, t.creep_fail), (WARN, t.creep_warn)):
+        if not _creeps_by(x, skip, limit, t, len(x)):
+            continue
+        since = holds_since(counts, partial(_creeps_by, x, skip, limit, t))
+        tenth = max(1, (len(x) - skip) // 10)
+        first, last = float(np.median(x[skip : skip + tenth])), float(np.median(x[-tenth:]))
+        said: Severity = WARN if frame.objective == "rl" else severity
+        yield sighting(
+            said,
+            f"a step went from {first:.4g} to {last:.4g} ({last / first:.2g} x; medians of the first and last tenth of {len(x)} "
+            f"{'records' if series is times else 'epochs'}), rising all along.",
+            series,
+            first=skip,
+            last=len(series) - 1,
+            flagged=(since or len(x)) - 1,
+            threshold={"times": limit, "z": t.creep_z},
+        )
+        return
+
+
+def _by_epoch(frame: Frame, times: Series, t: ThroughputThresholds) -> Series:
+    """The median step time of each whole epoch, where there are several with several records; else the step times as they are."""
+    try:
+        edges = epoch_edges(frame, times)
+    except CannotTell:
+        return times
+    whole = [(int(a), int(b)) for a, b in zip(edges[:-2], edges[1:-1], strict=True) if b - a >= t.creep_epoch_records]
+    if len(whole) < t.creep_epochs:
+        return times
+    at = np.array([b - 1 for _, b in whole], np.int64)
+    medians = np.array([float(np.median(times.value[a:b])) for a, b in whole])
+    return Series(times.name, times.step[at], medians, times.line[at])
+
+
+def _creeps_by(values: Floats, skip: int, limit: float, t: ThroughputThresholds, count: int) -> bool:
+    x = values[skip:count]
+    tenth = max(1, len(x) // 10)
+    if len(x) < 3 or float(np.median(x[-tenth:])) < limit * float(np.median(x[:tenth])):
+        return False
+    return stats.mann_kendall(stats.block_medians(x)) > (t.creep_z if len(x) >= t.creep_few else t.creep_z_few)
+
+
+@rule(
+    "TP903",
+    "stalls",
+    severity=WARN,
+    fix="Save and evaluate less often or in the background; look at shared storage and the data loader at the cited steps.",
+)
+def stalls(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
+    """A good part of the time goes into a few very long steps.
+
+    What it does
+    Adds up the time of the steps that took three times the median or more, and looks how far apart they are.
+
+    Why it matters
+    The devices stand idle meanwhile.
+
+    Formula
+    Their share of the time is >= 10 %: WARN; INFO when they come in regular distances (the message names a declared save or evaluation
+    interval) or at most 20 steps apart (the optimizer's or accumulation's own rhythm).
+
+    False positives
+    Evaluations and checkpoints take time by design: regular stalls are INFO. The first 20 records (start-up, compilation) are left out.
+
+    What to try
+    Log what runs at those steps.
+    """
+    times = _enough(frame, t.stall_min_records)
+    x = times.value[t.stall_skip :]
+    median = float(np.median(x))
+    long = x > t.stall_times * median
+    share = np.cumsum(np.where(long, x, 0.0)) / np.cumsum(x)
+    stalled = (share >= t.stall_share) & (np.cumsum(long) >= t.stall_records)
+    stalled[: t.stall_min_records - t.stall_skip - 1] = False
+    state = lasting(stalled, 1)
+    if state is None:
+        return
+    at = np.flatnonzero(long) + t.stall_skip
+    steps = times.step[at]
+    lag = int(np.median(np.diff(steps)))
+    regular = (
+        float(np.mean(np.abs(np.diff(steps) - lag) <= t.stall_regular * lag)) >= t.stall_regular_share
+        or lag <= t.stall_lag
+    )
+    yield sighting(
+        INFO if regular else WARN,
+        f"{share[-1]:.0%} of the time went into {len(at)} steps of more than {t.stall_times:g} x the median ({median:.4g})"
+        f"{f', {lag} steps apart{_interval(frame, lag, t)}' if regular else ', at irregular distances'}.",
+        times,
+        first=int(at[0]),
+        last=int(at[-1]),
+        flagged=state.told + t.stall_skip,
+        cite=at[:5].tolist(),
+        threshold={"share": t.stall_share, "times": t.stall_times},
+    )
+
+
+def _interval(frame: Frame, lag: int, t: ThroughputThresholds) -> str:
+    """Which declared interval the lag is."""
+    for name, what in (("save_steps", "saving"), ("eval_steps", "evaluation")):
+        declared = frame.facts.number(name)
+        if declared and abs(lag - declared) <= t.stall_regular * declared:
+            return f", the interval of {what}"
+    return ""
+
+
+@rule(
+    "TP904",
+    "data-bound",
+    severity=WARN,
+    needs=("data_time", "step_time"),
+    min_records=20,
+    fix="More loader workers, prefetching, a faster disk, or preprocessing done once and stored.",
+)
+def data_bound(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
+    """The devices wait for data.
+
+    What it does
+    Adds up the time spent waiting for the data loader, and compares it with the whole time.
+
+    Why it matters
+    A third of the time is a third of the cost.
+
+    Formula
+    Waiting time / whole time >= 0.3 over the records so far, the first left out, to the end: INFO; WARN when waiting also grew to 3 x its
+    first quarter, or the share is above `data_warn` (never by default). A step time that does not contain the waiting is added to it.
+
+    False positives
+    A healthy public run spends 92 % of its time waiting and learns all the same: slow, not wrong, hence INFO.
+
+    What to try
+    Run the loader alone and time it.
+    """
+    waiting, times = finite(frame, "data_time", t.data_min_records), frame["step_time"].finite
+    mine, theirs = waiting.align(times)
+    wait, whole = waiting.value[mine][1:], times.value[theirs][1:]
+    if len(wait) < t.data_min_records - 1 or wait.min() < 0 or whole.min() < 0:
+        raise CannotTell("too few records with both a step time and a data time")
+    whole = whole + wait if (wait > whole).any() else whole
+    share = np.cumsum(wait) / np.maximum(np.cumsum(whole), 1e-300)
+    share[: t.data_min_records - 2] = 0.0
+    state = lasting(share >= t.data_share, 1)
+    if state is None:
+        return
+    quarter = len(wait) // 4
+    first, last = float(np.median(wait[:quarter])), float(np.median(wait[-quarter:]))
+    grew = last >= t.data_grown * first
+    told = waiting.take(mine).take(slice(1, None))
+    yield sighting(
+        WARN if grew or share[-1] >= t.data_warn else INFO,
+        f"{share[-1]:.0%} of the time is spent waiting for data{f'; the wait grew from {first:.4g} to {last:.4g}' if grew else ''}.",
+        told,
+        first=0,
+        last=len(told) - 1,
+        flagged=state.told,
+        threshold={"share": t.data_share},
+        more=evidence(times, [int(theirs[-1])]),
+    )
