@@ -591,6 +591,8 @@ class ComparisonThresholds(msgspec.Struct, frozen=True):
     # TP984 first-divergence. Source: convention.
     divergence_blocks: int = 40  # stretches of the matched records
     divergence_least: float = 0.01  # log units
+
+
 class ThroughputThresholds(msgspec.Struct, frozen=True):
     """Family TP90."""
 
