@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rules.helpers import healthy_frame, learning_rate, make_frame, run_rule
-from trainproof.frame import Frame
+from trainproof.frame import Frame, Segment
 from trainproof.rules import all_rules
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.verdict import Severity
