@@ -80,17 +80,25 @@ class Batch(NamedTuple):
 
 def cells_of(records: Sequence[Mapping[str, object]]) -> dict[str, Cells]:
     """Decoded objects, turned into one list of values a key."""
-    rows: dict[str, list[int]] = {}
-    values: dict[str, list[object]] = {}
+    alike: dict[tuple[str, ...], list[int]] = {}  # the records of the same keys in the same order
     for row, record in enumerate(records):
-        for key, value in record.items():
-            rows.setdefault(key, []).append(row)
-            values.setdefault(key, []).append(value)
-    size = len(records)
-    return {
-        key: Cells(None if len(rows[key]) == size else np.array(rows[key], np.int64), found)
-        for key, found in values.items()
-    }
+        alike.setdefault(tuple(record), []).append(row)
+    parts: dict[str, list[tuple[list[int], tuple[object, ...]]]] = {}
+    for keys, rows in alike.items():
+        columns = zip(*(records[row].values() for row in rows), strict=True)
+        for key, column in zip(keys, columns, strict=True):
+            parts.setdefault(key, []).append((rows, column))
+    return {key: _joined(found, len(records)) for key, found in parts.items()}
+
+
+def _joined(parts: list[tuple[list[int], tuple[object, ...]]], size: int) -> Cells:
+    """The values of one key in the order of the records, from the records of each set of keys."""
+    if len(parts) == 1:
+        rows, values = parts[0]
+        return Cells(None if len(rows) == size else np.array(rows, np.int64), list(values))
+    pairs = sorted((row, i, j) for i, (rows, _) in enumerate(parts) for j, row in enumerate(rows))
+    joined = [parts[i][1][j] for _, i, j in pairs]
+    return Cells(None if len(joined) == size else np.array([row for row, _, _ in pairs], np.int64), joined)
 
 
 def columns_of(cells: Mapping[str, Cells], size: int, line_of: LineOf, step_key: str | None) -> dict[str, Column]:
@@ -102,8 +110,8 @@ def columns_of(cells: Mapping[str, Cells], size: int, line_of: LineOf, step_key:
     nested: dict[str, tuple[list[int], list[float]]] = {}
     for key, (rows, values) in cells.items():
         name = clean_name(key)
-        if isinstance(values, np.ndarray):
-            columns[name] = Column(rows, values, line_of(name, rows))
+        if isinstance(values, np.ndarray) or not set(map(type, values)) - {float}:
+            columns[name] = Column(rows, np.asarray(values, np.float64), line_of(name, rows))
             continue
         index = range(size) if rows is None else rows.tolist()
         numbers = [_number(value, key == step_key) for value in values]

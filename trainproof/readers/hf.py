@@ -68,11 +68,32 @@ class _Reading:
         self._hides = True  # until a loss that is not finite shows that the logger does not hide them
 
     def run(self) -> None:
+        self._small_at_once()
         while self._piece_at_once() or self._piece_one_by_one(self._scanner.at + CHUNK_BYTES):
             pass
         self._sink.finish()
         if self._hides:
             self._out.mask("loss")  # by default logging_nan_inf_filter replaces a loss that is not finite by an average
+
+    def _small_at_once(self) -> None:
+        """Read the whole of a small list that is laid out as HF writes it; nothing when it is not."""
+        scanner = self._scanner
+        if len(scanner.data) - scanner.at > CHUNK_BYTES:
+            return
+        try:
+            text = scanner.data[scanner.at - 1 :].decode("ascii")
+            records, end = decode_start(text)
+        except ValueError:
+            return
+        if not isinstance(records, list) or not records or not all(type(record) is dict for record in records):
+            return
+        stop = scanner.at + end - 2  # the closing bracket
+        cells = self._layout.in_order(cells_of(records), records)
+        lines = key_lines(scanner.data[scanner.at : stop].rstrip(), scanner.line, cells, len(records))
+        if lines is not None:
+            self._sink.learn(records)
+            self._give(cells, lines.records, lines.of)
+            scanner.skip(stop)
 
     def _piece_at_once(self) -> bool:
         """Read the records up to a record's end some way ahead; False, and nothing read, when they do not fit."""
@@ -159,8 +180,8 @@ def _around(before: bytes, after: bytes) -> tuple[dict[str, object], str]:
     head, tail = before.decode("utf-8", "replace"), after.decode("utf-8", "replace")
     for candidate in (tail, tail.rpartition(",")[0] + "}", "]}"):
         try:
-            document, rest = decode_start(head + candidate)
+            document, end = decode_start(head + candidate)
         except ValueError:
             continue
-        return (document if isinstance(document, dict) else {}), rest
+        return (document if isinstance(document, dict) else {}), (head + candidate)[end:].lstrip()
     return {}, ""

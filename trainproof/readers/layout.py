@@ -7,7 +7,7 @@ not fit (new keys, broken text) is refused as a whole, and the caller reads it t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -50,6 +50,12 @@ class Layout:
                 self._numeric[key] = False
                 self._decoders = None
             previous = key
+
+    def in_order(self, cells: Mapping[str, Cells], records: Sequence[Mapping[str, object]]) -> dict[str, Cells]:
+        """The cells of records in the order in which these spell their keys."""
+        for record in {tuple(record): record for record in records}.values():
+            self.learn(record)
+        return {key: cells[key] for key in self._numeric if key in cells}
 
     def decode_lines(self, data: bytes) -> Records | None:
         """The records of newline-delimited objects, or None when they do not fit."""

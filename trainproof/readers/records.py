@@ -45,9 +45,11 @@ class RecordSink:
         """Decide what numbers the records, from the first that there are."""
         if self._known:
             return
-        flat = [dict(flatten(record)) for record in records[:LEARNED_RECORDS]]
+        flat = [_flat(record) for record in records[:LEARNED_RECORDS]]
         self._known = bool(flat)
-        names = dict.fromkeys(name for record in flat for name, value in record.items() if as_float(value) is not None)
+        names: dict[str, None] = {}
+        for record in flat:
+            names.update((name, None) for name in record if name not in names and as_float(record[name]) is not None)
         self.step_key = step_name(names)
         if self.step_key is not None and self._is_epoch(self.step_key) and not _counts(self.step_key, flat):
             self.step_key = None
@@ -148,7 +150,13 @@ class RecordSink:
         return plain(name) in EPOCH_NAMES
 
 
-def _counts(key: str, records: list[dict[str, object]]) -> bool:
+def _flat(record: Mapping[str, object]) -> Mapping[str, object]:
+    """The record with its nested objects flattened."""
+    nested = any(type(value) is dict or type(value) is list for value in record.values())
+    return dict(flatten(record)) if nested or not all(map(str.isascii, record)) else record
+
+
+def _counts(key: str, records: list[Mapping[str, object]]) -> bool:
     """Whether `key` numbers the records: whole, and never the same twice running among records of the same keys."""
     last: dict[frozenset[str], int] = {}
     for record in records:

@@ -113,14 +113,12 @@ def decode_json(data: bytes) -> object:
         raise ValueError("nested too deeply") from None
 
 
-def decode_start(text: str) -> tuple[object, str]:
-    """The JSON value that `text` begins with, and what follows it. Raises ValueError when there is none."""
-    text = text.lstrip()
+def decode_start(text: str) -> tuple[object, int]:
+    """The JSON value that `text` begins with, and the index of what follows it. Raises ValueError when there is none."""
     try:
-        value, end = _DECODER.raw_decode(text)
+        return _DECODER.raw_decode(text, len(text) - len(text.lstrip()))
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    return value, text[end:].lstrip()
 
 
 def _literal(match: re.Match[str]) -> str:
