@@ -12,9 +12,9 @@ SEED = 20260101
 BLOCK = 10_000
 
 
-def records(n: int) -> Iterator[dict[str, float]]:
+def records(n: int, seed: int = 0) -> Iterator[dict[str, float]]:
     """A healthy run of n records: a falling loss with noise, warm-up and linear decay of the learning rate."""
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(SEED + seed)
     for begin in range(0, n, BLOCK):
         size = min(BLOCK, n - begin)
         at = np.arange(begin + 1, begin + size + 1)
@@ -37,10 +37,10 @@ def write_jsonl(path: Path, n: int) -> Path:
     return path
 
 
-def write_trainer_state(path: Path, n: int) -> Path:
+def write_trainer_state(path: Path, n: int, seed: int = 0) -> Path:
     """As the HF Trainer writes it: indented by 2, keys sorted, an evaluation every hundredth record, a closing summary."""
     history: list[dict[str, float]] = []
-    for record in records(n):
+    for record in records(n, seed):
         del record["tokens"]
         if record["step"] % 100:
             history.append(record)

@@ -20,6 +20,7 @@ from benchmarks.logs import write_jsonl, write_trainer_state
 MILLION = 1_000_000
 STATE_RECORDS = 300_000
 COLD_RECORDS = 200
+SMALL_RUNS, SMALL_RECORDS = 1000, 200
 ROUNDS = 5
 COLD_ROUNDS = 15
 
@@ -96,6 +97,25 @@ def trainer_state(folder: Path) -> list[Ratio]:
     ]
 
 
+def small_runs(folder: Path) -> list[Ratio]:
+    """A directory of many small runs, judged in one process, against the standard library's parser on the same files."""
+    from trainproof.api import judge
+
+    runs = folder / "runs"
+    paths = [runs / f"run-{i:04d}" / "trainer_state.json" for i in range(SMALL_RUNS)]
+    for i, path in enumerate(paths):
+        path.parent.mkdir(parents=True)
+        write_trainer_state(path, SMALL_RECORDS, seed=i)
+
+    def load() -> None:
+        for path in paths:
+            with path.open() as state:
+                json.load(state)
+
+    base, judging = alternate(3, load, lambda: judge(runs))
+    return [Ratio("1,000 runs of 200 records: read and judge", "json.load of each", judging, base, 12.0)]
+
+
 def growth(folder: Path) -> list[Ratio]:
     """Ten times the records may cost hardly more than ten times the time."""
     from trainproof.api import judge
@@ -129,7 +149,7 @@ def main() -> int:
     print(f"{'what':50} {'against':20} {'measured':>13} {'base':>13} {'ratio':>6} {'limit':>6}")
     over = 0
     with tempfile.TemporaryDirectory() as folder:
-        for part in (cold, jsonl, trainer_state, growth):
+        for part in (cold, jsonl, trainer_state, small_runs, growth):
             for row in part(Path(folder)):
                 bad = row.value > row.limit
                 over += bad

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from trainproof.errors import UsageError
 
@@ -180,8 +181,7 @@ def known_tail(name: str) -> str:
 
 def _is_known(low: str) -> bool:
     """Whether the table lists a name, already plain."""
-    own = any(low.removeprefix(prefix) in aliases for aliases in ALIASES.values() for prefix in TRAIN_PREFIXES)
-    return own or any(low == prefix + loss for prefix in EVAL_PREFIXES for loss in _EVAL_LOSSES)
+    return any(low in candidates for _, candidates in _candidates(None))
 
 
 def resolve(names: Iterable[str], mapping: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -238,17 +238,23 @@ def _known(by_plain: dict[str, str], taken: set[str]) -> dict[str, str]:
     claims = _Claims(by_plain, taken)
     _claim_by_company(claims)
     split = _evaluates_train_data(by_plain)
-    prefixes = [prefix for prefix in TRAIN_PREFIXES if not (split and prefix == "train/")]
-    for canonical, aliases in ALIASES.items():
-        claims.claim(canonical, *(f"{prefix}{alias}" for alias in aliases for prefix in prefixes))
-    claims.claim("eval/loss", *(f"{prefix}{name}" for name in _EVAL_LOSSES for prefix in EVAL_PREFIXES))
-    claims.claim("eval/loss", *_OTHER_EVAL_LOSSES)
+    for canonical, candidates in _candidates("train/" if split else None):
+        claims.claim(canonical, *candidates)
     _claim_groups(claims)
     if split:
         for low, theirs in by_plain.items():
             if low.startswith("train/"):
                 claims.claim(theirs, low)
     return claims.found
+
+
+@cache
+def _candidates(without: str | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """(canonical name, the plain names under which it is logged, best first); `without` one of TRAIN_PREFIXES."""
+    prefixes = [prefix for prefix in TRAIN_PREFIXES if prefix != without]
+    own = [(ours, tuple(f"{prefix}{a}" for a in aliases for prefix in prefixes)) for ours, aliases in ALIASES.items()]
+    evals = tuple(f"{prefix}{name}" for name in _EVAL_LOSSES for prefix in EVAL_PREFIXES)
+    return (*own, ("eval/loss", evals + _OTHER_EVAL_LOSSES))
 
 
 def _claim_by_company(claims: _Claims) -> None:

@@ -128,10 +128,11 @@ def baseline(x: Floats, lag: int = 5) -> Baseline:
     """
     n = len(x)
     base = Baseline(np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan))
-    for i in range(BASELINE_MINIMUM - 1 + lag, min(n, BASELINE_WINDOW - 1 + lag)):
-        row = np.sort(x[: i - lag + 1])[np.newaxis]
-        for column, value in zip(base, _described(row), strict=True):
-            column[i] = value[0]
+    widths = np.arange(BASELINE_MINIMUM, min(n - lag + 1, BASELINE_WINDOW))
+    if len(widths):
+        begin = BASELINE_MINIMUM - 1 + lag
+        for column, values in zip(base, _described(prefixes(x, widths), widths), strict=True):
+            column[begin : begin + len(widths)] = values
     offset = BASELINE_WINDOW - 1 + lag  # the record whose baseline is the first full window
     exact = min(n, max(BASELINE_EXACT, offset))
     if n > offset:
@@ -148,20 +149,33 @@ def _fill(x: Floats, stride: int, first: int, base: Baseline) -> None:
     for start, rows in windows(x, BASELINE_WINDOW, stride):
         at = first + start * stride
         stop = min(n, at + len(rows) * stride)
-        for column, values in zip(base, _described(rows), strict=True):
+        for column, values in zip(base, _described(rows, np.array([BASELINE_WINDOW])), strict=True):
             column[at:stop] = np.repeat(values, stride)[: stop - at]
 
 
-def _described(rows: Floats) -> Baseline:
-    """M, S and the 95th percentile of each sorted row."""
-    median = row_median(rows)
+def prefixes(x: Floats, widths: Ints) -> Floats:
+    """The first widths[r] values of x, sorted, in row r, and +inf behind them (and for NaN); shape (len(widths), widths.max())."""
+    most = int(widths.max())
+    return np.sort(np.where(np.arange(most) < widths[:, np.newaxis], np.fmin(x[:most], np.inf), np.inf), axis=1)
+
+
+def prefix_median(rows: Floats, widths: Ints) -> Floats:
+    """The median of the first widths[r] values of each sorted row (one width: of all rows)."""
+    at = np.arange(len(rows))
+    high = rows[at, widths // 2]
+    return np.where(widths % 2 == 1, high, _middle(rows[at, (widths - 1) // 2], high))
+
+
+def _described(rows: Floats, widths: Ints) -> Baseline:
+    """M, S and the 95th percentile of the first widths[r] values of each sorted row; what is behind them is +inf."""
+    median = prefix_median(rows, widths)
     with np.errstate(over="ignore", invalid="ignore"):
-        mad = row_median(np.sort(np.abs(rows - median[:, np.newaxis]), axis=1))
+        mad = prefix_median(np.sort(np.abs(rows - median[:, np.newaxis]), axis=1), widths)
         gaps = np.diff(rows, axis=1)
     quantum = np.where(gaps > 0, gaps, np.inf).min(axis=1, initial=np.inf)
     quantum[np.isinf(quantum)] = 0.0
     scale = np.maximum(np.maximum(MAD_TO_SIGMA * mad, 0.02 * np.abs(median)), quantum)
-    return Baseline(median, scale, rows[:, math.ceil(0.95 * rows.shape[1]) - 1])
+    return Baseline(median, scale, rows[np.arange(len(rows)), np.ceil(0.95 * widths).astype(np.int64) - 1])
 
 
 def schedule(n: int) -> Ints:
@@ -172,11 +186,14 @@ def schedule(n: int) -> Ints:
     return np.append(counts[counts < n], n)
 
 
+@lru_cache(maxsize=16)
 def _counts(n: int) -> Ints:
     """ceil(50 x 1.05^k) up to n; unlike `schedule`, without n itself: what holds at n holds however long the log grows."""
     steps = max(0, math.ceil(math.log(max(n / SCHEDULE_START, 1), 1.05))) + 1
     counts = np.unique(np.ceil(SCHEDULE_START * 1.05 ** np.arange(steps)).astype(np.int64))
-    return counts[counts <= n]
+    counts = counts[counts <= n]
+    counts.flags.writeable = False
+    return counts
 
 
 def is_scheduled(n: int) -> bool:
@@ -204,8 +221,13 @@ def _pairs(n: int) -> tuple[Ints, Ints]:
     return i, j
 
 
+def median(x: Floats) -> float:
+    """The median of x, several times as fast as np.median on short arrays; NaN of none."""
+    return _median(x.copy()) if len(x) else math.nan
+
+
 def _median(x: Floats) -> float:
-    """The median of x, which is reordered: several times as fast as np.median on short arrays."""
+    """The median of x, which is reordered."""
     half = len(x) // 2
     if len(x) % 2:
         x.partition(half)
@@ -278,7 +300,7 @@ def difference_noise(x: Floats) -> float:
     """
     if len(x) < 2:
         return 0.0
-    return STEP_TO_SIGMA * float(np.median(np.abs(thinned(np.diff(x)))))
+    return STEP_TO_SIGMA * _median(np.abs(thinned(np.diff(x))))
 
 
 def noise_so_far(x: Floats, first: int = 9) -> Floats:
@@ -288,9 +310,11 @@ def noise_so_far(x: Floats, first: int = 9) -> Floats:
     """
     out = np.full(len(x), np.inf)
     steps = np.abs(np.diff(x))
-    counts = renewals(len(x), first).tolist()
-    for count, following in zip(counts, [*counts[1:], len(x) + 1], strict=False):
-        out[count - 1 : following - 1] = STEP_TO_SIGMA * _median(thinned(steps[: count - 1]).copy())
+    counts = renewals(len(x), first)
+    early = counts[counts <= SCHEDULE_START] - 1
+    medians = prefix_median(prefixes(steps, early), early).tolist() if len(early) else []
+    medians += [_median(thinned(steps[: count - 1]).copy()) for count in counts[len(early) :].tolist()]
+    out[first - 1 :] = STEP_TO_SIGMA * np.repeat(medians, np.diff(np.append(counts, len(x) + 1)))
     return out
 
 

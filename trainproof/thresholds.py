@@ -679,7 +679,9 @@ class Thresholds(msgspec.Struct, frozen=True):
 
     def overrides(self) -> dict[str, float]:
         """`family.field` -> value for every threshold that differs from its default."""
-        different = {}
+        different: dict[str, float] = {}
+        if self == DEFAULT_THRESHOLDS:
+            return different
         for family in self.__struct_fields__:
             mine, default = getattr(self, family), getattr(DEFAULT_THRESHOLDS, family)
             for field in mine.__struct_fields__:

@@ -45,13 +45,12 @@ class RecordSink:
         """Decide what numbers the records, from the first that there are."""
         if self._known:
             return
-        flat = [_flat(record) for record in records[:LEARNED_RECORDS]]
-        self._known = bool(flat)
-        names: dict[str, None] = {}
-        for record in flat:
-            names.update((name, None) for name in record if name not in names and as_float(record[name]) is not None)
-        self.step_key = step_name(names)
-        if self.step_key is not None and self._is_epoch(self.step_key) and not _counts(self.step_key, flat):
+        records = records[:LEARNED_RECORDS]
+        self._known = bool(records)
+        samples = {tuple(record): record for record in records}.values()  # one of each set of keys
+        names = dict.fromkeys(name for sample in samples for name, _ in flatten(sample))
+        self.step_key = step_name(name for name in names if step_name((name,)) and _has_number(name, records))
+        if self.step_key is not None and self._is_epoch(self.step_key) and not _counts(self.step_key, records):
             self.step_key = None
 
     def give(self, batch: Batch) -> None:
@@ -150,18 +149,22 @@ class RecordSink:
         return plain(name) in EPOCH_NAMES
 
 
-def _flat(record: Mapping[str, object]) -> Mapping[str, object]:
-    """The record with its nested objects flattened."""
-    nested = any(type(value) is dict or type(value) is list for value in record.values())
-    return dict(flatten(record)) if nested or not all(map(str.isascii, record)) else record
+def _has_number(name: str, records: Sequence[Mapping[str, object]]) -> bool:
+    return any(as_float(_value(record, name)) is not None for record in records)
 
 
-def _counts(key: str, records: list[Mapping[str, object]]) -> bool:
+def _value(record: Mapping[str, object], name: str) -> object:
+    """The value of a metric in a record, None when it has none."""
+    return record[name] if name in record else dict(flatten(record)).get(name)
+
+
+def _counts(key: str, records: Sequence[Mapping[str, object]]) -> bool:
     """Whether `key` numbers the records: whole, and never the same twice running among records of the same keys."""
     last: dict[frozenset[str], int] = {}
     for record in records:
-        if key in record:
-            step = as_step(record[key])
+        value = _value(record, key)
+        if value is not None or key in record:
+            step = as_step(value)
             keys = frozenset(record)
             if step is None or last.get(keys) == step:
                 return False

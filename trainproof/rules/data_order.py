@@ -123,8 +123,8 @@ def _period(window: Floats, t: DataOrderThresholds) -> Period | None:
 def _flattened(window: Floats) -> Floats:
     """The window without its slow trend (a parabola through it) and with outliers clipped at 4 scales; zero where it cannot be."""
     n = len(window)
-    middle = float(np.median(window))
-    mad = stats.MAD_TO_SIGMA * float(np.median(np.abs(window - middle)))
+    middle = stats.median(window)
+    mad = stats.MAD_TO_SIGMA * stats.median(np.abs(window - middle))
     if not 0 < mad < math.inf:
         return np.zeros(n)
     x = np.clip((window - middle) / mad, -4, 4)

@@ -111,7 +111,7 @@ def _levels(loss: Series, t: LossThresholds) -> Iterator[Level]:
         if width == 5:
             level = loss.memo(stats.median5)[4:]
             at = np.arange(4, len(loss))
-            start = float(np.median(loss.value[:3]))
+            start = stats.median(loss.value[:3])
         else:
             at, level = loss.memo(stats.trailing_median, width, stride)
             start = float(level[0])
@@ -162,7 +162,7 @@ def _held(stands_out: stats.Bools, away: stats.Bools, hold: int) -> int | None:
 
 def _away(loss: Series, level: Level, ratio: float, share: float) -> stats.Bools:
     """Where the level is above the best one by ratio and by the share of the improvement given back."""
-    gained = np.maximum(float(np.median(loss.value[:3])) - level.best, 0.0)
+    gained = np.maximum(stats.median(loss.value[:3]) - level.best, 0.0)
     high = (level.best <= 0) | (level.level >= ratio * level.best)
     return np.asarray(high & (level.level - level.best >= share * gained))
 

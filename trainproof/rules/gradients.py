@@ -188,7 +188,7 @@ def grad_vanishing(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
     begin, end = t.vanishing_reference
     if len(grads) < end or len(loss) < end:
         return
-    limit = max(t.vanishing_norm, t.vanishing_share * float(np.median(grads.value[begin:end])))
+    limit = max(t.vanishing_norm, t.vanishing_share * stats.median(grads.value[begin:end]))
     if not (grads.value <= limit).any():
         return
     low = grads.memo(stats.median5) <= limit
@@ -272,7 +272,7 @@ def _growth(x: stats.Floats) -> stats.Trend:
 def _drifts(grads: Series, loss: Series, count: int, t: GradientThresholds) -> bool:
     sample = np.log(stats.thinned(grads.value[count // 2 : count]))
     quarter = len(sample) // 4
-    rise = float(np.median(sample[-quarter:])) - float(np.median(sample[:quarter]))
+    rise = stats.median(sample[-quarter:]) - stats.median(sample[:quarter])
     if rise < math.log(t.drift_screen):
         return False
     seen = stats.trend(sample, 0, len(sample))

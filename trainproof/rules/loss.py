@@ -107,7 +107,7 @@ def _warmup_end(frame: Frame, loss: Series, count: int) -> int:
 
 def _decile_medians(x: stats.Floats) -> tuple[float, float]:
     tenth = max(1, len(x) // 10)
-    return float(np.median(x[:tenth])), float(np.median(x[-tenth:]))
+    return stats.median(x[:tenth]), stats.median(x[-tenth:])
 
 
 def _learned(x: stats.Floats, t: LossThresholds) -> bool | None:
