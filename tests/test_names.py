@@ -118,6 +118,10 @@ from trainproof.names import ALIASES, EPOCH_NAMES, STEP_NAMES, higher_is_better,
             {"reward": "reward", "rewards/margins": "rewards/margins", "completions/clipped_ratio": "truncated_ratio"},
             id="TRL",
         ),
+        pytest.param(
+            {"moe/expert_load_3": "expert_load/3", "expert_7/load": "expert_load/7", "expert_load": "expert_load"},
+            id="experts",
+        ),
         pytest.param({"valid_action": "valid_action", "valid_loss": "eval/loss", "valid_acc": "eval/acc"}, id="valid_"),
         pytest.param(
             {"predict_loss": "predict_loss", "best_val_loss": "best_val_loss", "loss": "loss"}, id="not parts"

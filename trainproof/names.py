@@ -126,6 +126,10 @@ _LR_GROUP = re.compile(
     r"(?:(?:train|optim|x)/)?(?:current_)?(?:lr|learning_rate)(?:_[a-z]+)?[/_]?(?:pg|group_?|param_group_?)?(?P<number>\d{1,9})\Z",
     re.ASCII,
 )
+_EXPERT_LOAD = re.compile(
+    r"(?:(?:train|moe|router|model)/)*(?:(?:expert_?(?:load|usage|share)|tokens_per_expert|expert_tokens)[/_.](?:expert_?)?|expert_?(?P<before>\d{1,4})[/_.](?:load|usage|share|tokens))(?P<number>\d{1,4})?\Z",
+    re.IGNORECASE | re.ASCII,
+)
 _LR_OPTIMIZER = re.compile(r"lr_(?:adam|adamw|sgd|lion|adafactor|muon|rmsprop|nadam|radam|lamb)\Z")
 _LR_NAMED = re.compile(r"(?:lr/|lr_(?=(?:backbone|head|encoder|decoder|gen|disc|[gd]|lora)\Z))(?P<name>[a-z]\w*)\Z")
 #: the terms of CycleGAN and pix2pix, which are known by each other
@@ -310,6 +314,8 @@ def _by_pattern(name: str) -> str | None:
         return f"eval/loss/{part}" if (part := _part_of(rest)) else f"eval/{rest}"
     if match := _TEST.match(own):
         return f"test/{own[match.end() :]}" if own[match.end() :] else None
+    if (match := _EXPERT_LOAD.match(own)) and (number := match["number"] or match["before"]):
+        return f"expert_load/{int(number)}"
     if match := _LR_NAMED.match(plain(own)):
         return f"lr/{match['name']}"
     return f"loss/{part}" if (part := _part_of(own)) else None

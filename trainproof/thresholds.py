@@ -190,6 +190,11 @@ class LossThresholds(msgspec.Struct, frozen=True):
     shift_scales: float = 2.5
     shift_share: float = 0.03
 
+    # TP211 component-domination. Source: reasoned.
+    component_records: int = 50
+    component_share: float = 0.99  # of the sum of the absolute parts
+    component_before: float = 0.5  # share in the first tenth: it was not always so, WARN
+
 
 class LearningRateThresholds(msgspec.Struct, frozen=True):
     """Family TP3."""
@@ -231,6 +236,10 @@ class LearningRateThresholds(msgspec.Struct, frozen=True):
     exhausted_half: float = 0.5  # of the peak: where the descent is taken to begin
     exhausted_tenth: float = 0.1  # of the peak: where its second part begins
     exhausted_whole: float = 0.05  # distance of planned steps / step from an integer
+
+    # TP306 batch-changes-without-rate. Source: convention.
+    batch_times: float = 2.0  # batch size over the one before, or the inverse
+    batch_rate: float = 0.10  # relative change of the learning rate
 
 
 class GradientThresholds(msgspec.Struct, frozen=True):
@@ -357,6 +366,14 @@ class EvaluationThresholds(msgspec.Struct, frozen=True):
     scale_ratio: float = 5.0
     scale_spread: float = 0.15  # standard deviation over the median
     scale_near: float = 0.15  # relative distance from the declared factor
+
+    # TP508 loss-metric-disagree. Source: reasoned; a public run with an AUC of 0.5003 in 38 records.
+    disagree_evals: int = 8
+    disagree_change: float = 0.10  # of the first third, of loss and metric
+    disagree_z: float = 2.5  # |Mann-Kendall Z| of both
+    chance_records: int = 20
+    chance_near: float = 0.01  # distance of the AUC from 0.5
+    chance_fell: float = 0.05  # of the first loss
 
 
 class DataOrderThresholds(msgspec.Struct, frozen=True):
@@ -650,6 +667,30 @@ class ThroughputThresholds(msgspec.Struct, frozen=True):
     rank_times: float = 1.2  # the median of the ranks
 
 
+class ArchitectureThresholds(msgspec.Struct, frozen=True):
+    """Family TP95."""
+
+    # TP951 expert-imbalance. Source: reasoned.
+    expert_records: int = 20  # to the end
+    expert_tokens: float = 1000.0  # a record, where loads are counts
+    expert_times: float = 4.0  # the mean load, WARN
+    expert_top: float = 0.9  # of all tokens on one expert, FAIL
+    expert_starved: float = 0.05  # of the mean load
+    expert_starved_share: float = 0.75  # of the experts, FAIL
+
+    # TP952 auxiliary-loss-constant. Source: convention (6 digits).
+    auxiliary_records: int = 50
+    auxiliary_near: float = 1e-6  # relative
+
+    # TP953 logit-or-norm-growth. Source: reasoned; not verified against a published limit.
+    growth_min_records: int = 60
+    growth_hold: int = 20  # records
+    growth_jump: float = 5.0  # median of 5 over the median of the 64 before
+    growth_times: float = 3.0  # over the last half
+    growth_z: float = 4.0  # Mann-Kendall Z
+    attention_share: float = 0.10  # of the first entropies
+
+
 class Thresholds(msgspec.Struct, frozen=True):
     """All thresholds, one group a rule family (the field is the family's module name)."""
 
@@ -664,6 +705,7 @@ class Thresholds(msgspec.Struct, frozen=True):
     preference: PreferenceThresholds = PreferenceThresholds()
     comparison: ComparisonThresholds = ComparisonThresholds()
     throughput: ThroughputThresholds = ThroughputThresholds()
+    architecture: ArchitectureThresholds = ArchitectureThresholds()
 
     def with_overrides(self, overrides: dict[str, float]) -> Thresholds:
         """These thresholds with `family.field` keys replaced. Raises UsageError for an unknown key."""

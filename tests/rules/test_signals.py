@@ -15,7 +15,13 @@ from trainproof.rules import all_rules
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.verdict import Severity
 
-CODES = [code for code in all_rules() if code.startswith(("TP0", "TP1", "TP3", "TP4", "TP6", "TP7", "TP8", "TP9"))]
+CODES = [
+    code
+    for code in all_rules()
+    if code.startswith(
+        ("TP0", "TP1", "TP211", "TP3", "TP4", "TP508", "TP511", "TP6", "TP7", "TP8", "TP90", "TP92", "TP95")
+    )
+]
 
 
 def sightings(frame: Frame) -> list[tuple[str, Sighting]]:
@@ -91,6 +97,13 @@ NAMES = [
     "step_time/rank0",
     "step_time/rank1",
     "step_time/rank2",
+    "expert_load/0",
+    "expert_load/1",
+    "loss/aux",
+    "max_attn_logit",
+    "attn_entropy",
+    "batch_size",
+    "eval/auc",
     "mixture/web",
     "reward",
     "reward_std",
@@ -114,6 +127,7 @@ FACTS: dict[str, Any] = {
     "precision": st.sampled_from(["bf16", "fp16"]),
     "pretrained": st.booleans(),
     "vocab_size": st.integers(-1, 100_000),
+    "save_steps": st.integers(-1, 100),
     "memory_limit": st.floats(0, 10),
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from trainproof import stats
 from trainproof.frame import Frame, Series
-from trainproof.rules import eval_values, frozen, staircase, train_eval  # noqa: F401  registers TP503 to TP509
+from trainproof.rules import eval_values, frozen, metric_sense, staircase, train_eval  # noqa: F401  registers TP503 to TP511
 from trainproof.rules.eval_series import (
     Metric,
     best_so_far,

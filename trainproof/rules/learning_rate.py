@@ -8,7 +8,7 @@ import numpy as np
 
 from trainproof import stats
 from trainproof.frame import Frame, Series
-from trainproof.rules import exhausted, lr_zero  # noqa: F401  registers TP305 and TP301
+from trainproof.rules import batch_scaling, exhausted, lr_zero  # noqa: F401  registers TP306, TP305 and TP301
 from trainproof.rules.registry import FAIL, INFO, WARN, CannotTell, Sighting, rule, sighting
 from trainproof.rules.schedules import CONSTANT, expected_rate, logged_rate, warmup_steps
 from trainproof.thresholds import LearningRateThresholds

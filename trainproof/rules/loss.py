@@ -9,7 +9,7 @@ import numpy as np
 
 from trainproof import stats
 from trainproof.frame import Frame, Series
-from trainproof.rules import divergence, plateau, spikes  # noqa: F401  registers TP201 to TP204 and TP210
+from trainproof.rules import components, divergence, plateau, spikes  # noqa: F401  registers TP201 to TP204, TP210, TP211
 from trainproof.rules.registry import (
     CROSS_ENTROPY,
     FAIL,
