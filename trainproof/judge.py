@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -45,10 +46,15 @@ class Settings(NamedTuple):
 DEFAULTS = Settings()
 
 
-def selected_rules(settings: Settings) -> list[Rule]:
+def selected_rules(settings: Settings) -> tuple[Rule, ...]:
     """The rules of one log that `settings` asks for, by code. Raises UsageError for a selector that names no rule."""
+    return _selected(settings._replace(thresholds=DEFAULTS.thresholds))
+
+
+@lru_cache(maxsize=8)
+def _selected(settings: Settings) -> tuple[Rule, ...]:
     check_selectors(settings)
-    return matching(log_rules(), settings)
+    return tuple(matching(log_rules(), settings))
 
 
 def check_selectors(settings: Settings) -> None:
@@ -87,23 +93,21 @@ def judge_run(frame: Frame, settings: Settings = DEFAULTS) -> RunReport:
     checked: list[str] = []
     skipped: dict[str, str] = {}
     judged = False
-    for rule in selected_rules(settings):
-        try:
-            with np.errstate(
-                all="ignore"
-            ):  # a log may hold the largest floats there are; rules compare, they do not warn
+    with np.errstate(all="ignore"):  # a log may hold the largest floats there are; rules compare, they do not warn
+        for rule in selected_rules(settings):
+            try:
                 sightings = list(_run_rule(rule, frame, settings))
-        except CannotTell as reason:
-            skipped[rule.code] = str(reason)
-            continue
-        except Exception as error:
-            if not rule.plugin:
-                raise
-            skipped[rule.code] = f"{rule.plugin} failed: {described(error)}"
-            continue
-        checked.append(rule.code)
-        judged = judged or rule.family in JUDGING_FAMILIES or rule.code in JUDGING_RULES
-        findings += [finding_of(rule, s, frame) for s in sightings]
+            except CannotTell as reason:
+                skipped[rule.code] = str(reason)
+                continue
+            except Exception as error:
+                if not rule.plugin:
+                    raise
+                skipped[rule.code] = f"{rule.plugin} failed: {described(error)}"
+                continue
+            checked.append(rule.code)
+            judged = judged or rule.family in JUDGING_FAMILIES or rule.code in JUDGING_RULES
+            findings += [finding_of(rule, s, frame) for s in sightings]
     return _report(frame, settings, findings, checked, skipped, judged and not _too_short(frame, settings))
 
 

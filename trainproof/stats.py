@@ -215,10 +215,10 @@ def block_medians(x: Floats, blocks: int = TREND_BLOCKS) -> Floats:
 
 
 @lru_cache(maxsize=2 * TREND_BLOCKS)
-def _pairs(n: int) -> tuple[Ints, Ints]:
-    """The indices i < j of all pairs of n points: the same for every trend of a run, so they are made once."""
+def _pairs(n: int) -> tuple[Ints, Ints, Floats]:
+    """The indices i < j of all pairs of n points, and j - i: the same for every trend of a run, so they are made once."""
     i, j = np.triu_indices(n, 1)
-    return i, j
+    return i, j, (j - i).astype(np.float64)
 
 
 def median(x: Floats) -> float:
@@ -245,8 +245,8 @@ def theil_sen(t: Floats, y: Floats) -> float:
     """The median slope over all pairs (Sen 1968), in units of y per unit of t; 0 for fewer than 2 points."""
     if len(y) < 2:
         return 0.0
-    i, j = _pairs(len(y))
-    return _median((y[j] - y[i]) / (t[j] - t[i]))
+    i, j, _ = _pairs(len(y))
+    return _median((y.take(j) - y.take(i)) / (t.take(j) - t.take(i)))
 
 
 def mann_kendall(y: Floats) -> float:
@@ -254,8 +254,8 @@ def mann_kendall(y: Floats) -> float:
     n = len(y)
     if n < 3:
         return 0.0
-    i, j = _pairs(n)
-    s = int(np.sign(y[j] - y[i]).sum())
+    i, j, _ = _pairs(n)
+    s = int(np.sign(y.take(j) - y.take(i)).sum())
     ties = np.unique(y, return_counts=True)[1]
     variance = (n * (n - 1) * (2 * n + 5) - int((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
     return 0.0 if variance <= 0 or s == 0 else (s - math.copysign(1, s)) / math.sqrt(variance)
@@ -274,7 +274,8 @@ def _change(y: Floats) -> Change:
     if m < 3:
         return Change(0.0, math.inf, float(np.median(y)) if m else math.nan)
     t = np.arange(m, dtype=np.float64)
-    slope = theil_sen(t, y)
+    i, j, apart = _pairs(m)
+    slope = _median((y.take(j) - y.take(i)) / apart)  # theil_sen(t, y)
     residual = y - slope * t
     sigma = MAD_TO_SIGMA * _median(np.abs(residual - _median(residual.copy())))
     se = THEIL_SEN_SE * sigma * math.sqrt(12 * (m - 1) / (m * (m + 1)))

@@ -110,8 +110,8 @@ def columns_of(cells: Mapping[str, Cells], size: int, line_of: LineOf, step_key:
     nested: dict[str, tuple[list[int], list[float]]] = {}
     for key, (rows, values) in cells.items():
         name = clean_name(key)
-        if isinstance(values, np.ndarray) or not set(map(type, values)) - {float}:
-            columns[name] = Column(rows, np.asarray(values, np.float64), line_of(name, rows))
+        if (plain := _plain(values)) is not None:
+            columns[name] = Column(rows, plain, line_of(name, rows))
             continue
         index = range(size) if rows is None else rows.tolist()
         numbers = [_number(value, key == step_key) for value in values]
@@ -125,6 +125,18 @@ def columns_of(cells: Mapping[str, Cells], size: int, line_of: LineOf, step_key:
     for name, (present, found) in nested.items():
         columns.setdefault(name, _column(name, present, found, line_of))
     return columns
+
+
+def _plain(values: Floats | list[object]) -> Floats | None:
+    """The values as they are, when they are nothing but numbers that fit."""
+    if isinstance(values, np.ndarray):
+        return values
+    if set(map(type, values)) <= {float, int}:
+        try:
+            return np.array(values, np.float64)
+        except OverflowError:
+            pass
+    return None
 
 
 def _number(value: object, is_step: bool) -> float | None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -80,14 +82,9 @@ class _Reading:
         scanner = self._scanner
         if len(scanner.data) - scanner.at > CHUNK_BYTES:
             return
-        try:
-            text = scanner.data[scanner.at - 1 :].decode("ascii")
-            records, end = decode_start(text)
-        except ValueError:
+        records, stop = _decoded_list(scanner.data, scanner.at - 1)
+        if not records or not all(type(record) is dict for record in records):
             return
-        if not isinstance(records, list) or not records or not all(type(record) is dict for record in records):
-            return
-        stop = scanner.at + end - 2  # the closing bracket
         cells = self._layout.in_order(cells_of(records), records)
         lines = key_lines(scanner.data[scanner.at : stop].rstrip(), scanner.line, cells, len(records))
         if lines is not None:
@@ -148,6 +145,20 @@ class _Reading:
         if summary.any():
             self._out.end()
         self._sink.give(batch.keep(~(summary | _predictions(batch))))
+
+
+def _decoded_list(data: bytes, at: int) -> tuple[list[Any], int]:
+    """The list that begins at `at`, and where its closing bracket is; nothing when it is none, or not all in ASCII."""
+    stop = data.rfind(b"]")  # what follows the list has seldom another
+    try:
+        return msgspec.json.decode(data[at : stop + 1], type=list), stop
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        records, end = decode_start(data[at:].decode("ascii"))
+    except ValueError:
+        return [], at
+    return (records if isinstance(records, list) else []), at + end - 1
 
 
 def _predictions(batch: Batch) -> NDArray[np.bool_]:
