@@ -75,7 +75,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
 }
 #: losses of held-out data, best first: `<prefix><name>` for each of EVAL_PREFIXES, then these
-_EVAL_LOSSES = ("loss", "avg_loss", "total_loss", "loss_epoch", "mean_loss", "crossentropyloss")
+_EVAL_LOSSES = ("loss", "avg_loss", "total_loss", "loss_epoch", "epoch_loss", "mean_loss", "crossentropyloss")
 _OTHER_EVAL_LOSSES = (
     *(
         "loss/val",

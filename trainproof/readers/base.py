@@ -114,6 +114,11 @@ def reader_for(name: str) -> Reader:
     return others[name]
 
 
+def is_console(reader: Reader) -> bool:
+    """Whether the reader is one of ours that reads what a process printed."""
+    return reader.name in READERS and READERS[reader.name].anywhere
+
+
 def _own(name: str) -> Reader:
     module, _, attribute = READERS[name].where.partition(":")
     reader: Reader = getattr(import_module(module), attribute)()

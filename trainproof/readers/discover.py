@@ -11,10 +11,11 @@ from typing import NamedTuple
 from trainproof.errors import FormatError, InputError, TrainproofError
 from trainproof.facts import Facts
 from trainproof.frame import Frame, Source
-from trainproof.readers.base import Reader, RunReader, claimant, reader_for, recognise
+from trainproof.readers.base import Reader, RunReader, claimant, is_console, reader_for, recognise
 from trainproof.readers.beside import facts_beside
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.folders import run_files
+from trainproof.readers.outputs import OneRun, checkpoint_states, held_out_events
 from trainproof.readers.source import MOST_LINE_BYTES, LogInput
 from trainproof.readers.values import clean_name
 
@@ -42,6 +43,7 @@ class _Found(NamedTuple):
     path: str
     files: tuple[LogInput, ...]
     reader: Reader
+    together: OneRun | None = None  # with which other logs it may be one run
 
 
 def read_logs(
@@ -60,7 +62,9 @@ def read_logs(
                 key = named if named == "-" else os.path.realpath(found.files[0].path)
                 if key not in seen:
                     seen.add(key)
-                    yield _read(named, found, mapping, facts)
+                    log = _read(named, found, mapping, facts)
+                    if found.together is None or not found.together.has(log.frames):
+                        yield log
         except (InputError, FormatError) as error:
             yield Log(named, clean_name(named), [], error)
 
@@ -91,16 +95,26 @@ def _find(named: str, forced: Reader | None) -> Iterator[_Found]:
 
 def _below(folder: str, forced: Reader | None) -> Iterator[_Found]:
     """Every log below a folder. A file that no reader claims (not the forced one, if there is one) is passed over."""
+    taken: set[str] = set()
     for root, names, below in _folders(folder):
         claimed = run_files(root, names, below)
         if claimed is not None:
             below.clear()
-        yield from _within(root, names if claimed is None else claimed, forced)
+            yield from _within(root, claimed, forced)
+            continue
+        states, events = checkpoint_states(root, names, below), held_out_events(root, names, below)
+        taken.update(os.path.join(root, name) for name in (*states, *events))
+        run = OneRun()
+        for state in states:
+            yield from (found._replace(together=run) for found in _within(root, [state], forced))
+        yield from _within(root, [*(n for n in names if os.path.join(root, n) not in taken), *events], forced)
 
 
 def _within(folder: str, names: Sequence[str], forced: Reader | None) -> Iterator[_Found]:
     """The logs among the files of one folder; those of a format that spreads a run over several files are one."""
     joined: dict[str, tuple[Reader, list[LogInput]]] = {}
+    printed: list[_Found] = []
+    run = OneRun()
     for name in names:
         log = LogInput(os.path.join(folder, name))
         reader = _claimant(log, forced)
@@ -108,8 +122,11 @@ def _within(folder: str, names: Sequence[str], forced: Reader | None) -> Iterato
             continue
         if isinstance(reader, RunReader):
             joined.setdefault(reader.name, (reader, []))[1].append(log)
+        elif is_console(reader):  # each node may have printed the same run, one more of it than the other
+            printed.append(_Found(log.path, (log,), reader, run))
         else:
             yield _Found(log.path, (log,), reader)
+    yield from sorted(printed, key=lambda found: -os.path.getsize(found.path))
     for reader, files in joined.values():
         yield _Found(files[0].path if len(files) == 1 else folder, tuple(files), reader)
 

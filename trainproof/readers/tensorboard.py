@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from trainproof.frame import Floats, Ints
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.events import Shape, declare_hparams, shape_of
+from trainproof.readers.outputs import held_out_part
 from trainproof.readers.protobuf import FIXED64, WireError, fields
 from trainproof.readers.source import LogInput
 from trainproof.readers.tfrecord import (
@@ -60,8 +61,9 @@ class TensorBoardReader:
 
     def read_run(self, logs: Sequence[LogInput], out: FrameBuilder) -> None:
         run = _Run(out)
+        paths = [log.path for log in logs]
         for log in logs:
-            run.read(log)
+            run.read(log, held_out_part(log.path, paths))
             log.close()
 
 
@@ -91,9 +93,11 @@ class _Run:
         self.events = 0
         self.start = math.inf  # wall time of the first event
         self.clocks: dict[str, list[tuple[Ints, Floats, Ints]]] = {}
+        self.part = ""
 
-    def read(self, log: LogInput) -> None:
-        self.clocks = {}
+    def read(self, log: LogInput, part: str) -> None:
+        """One file; `part` stands before the names of its metrics."""
+        self.clocks, self.part = {}, part
         with np.errstate(all="ignore"):  # the bytes may be any numbers at all
             for block in blocks(log.open()):
                 if isinstance(block, Damage):
@@ -157,7 +161,7 @@ class _Run:
             return
         self.start = min(float(walls.min()), self.start)
         for scalar in shape.scalars:
-            self.out.extend(scalar.tag, steps, scalar.values(columns), lines)
+            self.out.extend(self.part + scalar.tag, steps, scalar.values(columns), lines)
             self.clocks.setdefault(scalar.tag, []).append((steps, walls, lines))
 
     def _drop(self, lines: Ints, why: str) -> None:
@@ -167,7 +171,7 @@ class _Run:
     def _give_time(self) -> None:
         """The seconds since the first event, at the points of the file's longest tag (the others would repeat them)."""
         counts = {tag: sum(len(lines) for _, _, lines in clock) for tag, clock in self.clocks.items()}
-        if not counts:
+        if not counts or self.part:
             return
         clock = self.clocks[max(counts, key=lambda tag: counts[tag])]
         for steps, walls, lines in clock:
