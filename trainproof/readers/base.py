@@ -78,6 +78,8 @@ READERS = {
 }
 #: a reader this sure is not in doubt; those after it need not even be imported
 SURE = 0.8
+#: what it claims may be claimed more surely further down
+LAST_RESORT = "generic-text"
 #: how far into a text records are looked for, where its head has none: behind source code and dumps of configurations
 FURTHER_BYTES = 32 * 1024 * 1024
 
@@ -188,11 +190,12 @@ def _candidates(head: bytes) -> Iterator[Reader]:
 def claimant(log: LogInput, most: int = FURTHER_BYTES) -> Reader | None:
     """The reader that claims `log`, whose records may begin anywhere in its first `most` bytes; None when none does."""
     reader = sniff(log.head)
-    if reader is not None or len(log.head) < HEAD_BYTES or b"\0" in log.head:
+    known = reader is not None and reader.name != LAST_RESORT
+    if known or len(log.head) < HEAD_BYTES or b"\0" in log.head:
         return reader
     anywhere = {name: entry for name, entry in READERS.items() if entry.anywhere}
     readers: dict[str, Reader] = {}
-    guess: Reader | None = None
+    guess = reader
     seen = 0
     for chunk in log.chunks():
         for name, entry in anywhere.items():

@@ -18,7 +18,7 @@ from trainproof.readers.console.text import Block, cleaned, pieces
 from trainproof.readers.source import LogInput
 from trainproof.readers.values import LARGEST_STEP, SMALLEST_STEP
 
-#: lines of a kind that are looked at to recognise a format
+#: record lines of a kind that are looked at to recognise a format
 SNIFFED_LINES = 500
 #: names that one log may have; what comes after them is dropped
 MOST_NAMES = 5000

@@ -22,7 +22,8 @@ _NUMBER = (
 )
 _KEY = rb"[A-Za-z_][\w./()@%^+~-]{0,80}+(?: [A-Za-z_(.@][\w./()@%^+~-]{0,80}+){0,5}?"
 _VALUE_AND_UNIT = rb"['\"\[(]*(?P<value>" + _NUMBER + rb")(?P<unit>[A-Za-z%]*+)(?![\d:_]|[.,]\d|-\d|[ \t]days?\b)"
-_BEGIN = rb"(?<![\w./@%^+~-])"
+#: where a word begins; after a brace it is a placeholder of source code
+_BEGIN = rb"(?<![\w./@%^+~{-])"
 #: a key is one to six words; bounded, and begun only where a word begins, so that no text takes more than linear time
 FIELD = re.compile(
     _BEGIN + rb"(?P<key>" + _KEY + rb")['\"]?(?:[ \t]*[:=][ \t]*|[ \t]+(?!nan iterations))" + _VALUE_AND_UNIT
@@ -109,6 +110,8 @@ def columns_of(cells: list[bytes | None], width: int) -> list[Cells]:
     """Cells, row by row, as columns of numbers."""
     try:
         numbers = _NUMBERS(b"[" + b",".join(cells) + b"]")  # type: ignore[arg-type]  # a None is a TypeError
+        if len(numbers) != len(cells):  # a thousands comma parts a number in two
+            raise ValueError
         return [Cells(column) for column in np.array(numbers, np.float64).reshape(-1, width).T.copy()]
     except (TypeError, ValueError):  # a cell is None, or no number as JSON spells it
         return [_column(cells[i::width]) for i in range(width)]

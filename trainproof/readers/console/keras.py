@@ -23,7 +23,7 @@ class KerasReader(ConsoleReader):
     name = "keras-console"
     description = "Keras: progress bars"
     lines = (
-        Line("Epoch ", r"Epoch (?P<epoch>\d+)/(?P<of>\d+)", "", total="epochs"),
+        Line("Epoch ", r"Epoch (?P<step>\d+)/(?P<of>\d+)", "", total="epochs"),
         Line(
             "/", r"[ \t]*(?P<batches>\d+)/(?P=batches) [^\n]{0,200}?(?<= - )(?=[a-z]\w*: [\d.-]|[a-z]\w*: (?:nan|inf))"
         ),

@@ -85,10 +85,13 @@ class LineReader:
             block = self._lift(shape, block, batches)
 
     def names_in(self, block: Block, most: int) -> Iterator[tuple[str, ...]]:
-        """The names in each of the first lines of this kind; at most `most` lines are looked at."""
-        for span in islice(block.lines_with(self._mark), most):
+        """The names in each of the first `most` lines of this kind."""
+        for span in block.lines_with(self._mark):
             if match := self._pattern.match(block.text, span.begin, span.end):
                 yield (*self._groups, *fields_of(match["fields"], self._field)[0].names)
+                most -= 1
+                if not most:
+                    return
 
     def _lift(self, shape: Shape, block: Block, batches: list[Batch]) -> Block:
         """Read all lines of a learned shape at once; the lines that are left."""

@@ -1,0 +1,118 @@
+"""Every console format, value by value, and what happens to it between the trainer and the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.readers.console.samples import FOLDER, RECORDS, SAMPLES, Points, Sample, broken, healthy
+from trainproof.frame import Frame, Source
+from trainproof.judge import judge_run
+from trainproof.readers.base import reader_for, recognise
+from trainproof.readers.builder import FrameBuilder
+from trainproof.readers.source import LogInput
+from trainproof.verdict import Verdict
+
+every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+
+
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]\d+)?")
+
+
+def read(data: bytes, format_name: str | None = None) -> Frame:
+    """The one run in a log, recognised by its content."""
+    log = LogInput("log", data)
+    reader = recognise(log) if format_name is None else reader_for(format_name)
+    out = FrameBuilder()
+    reader.read(log, out)
+    (frame,) = out.build(Source("log", reader.name))
+    return frame
+
+
+def points(frame: Frame, name: str) -> Points:
+    return list(zip(frame[name].step.tolist(), frame[name].value.tolist(), strict=True))
+
+
+@every_sample
+def test_the_file_is_what_the_script_writes(sample: Sample) -> None:
+    assert (FOLDER / f"{sample.name}.log").read_bytes().decode() == sample.text(healthy())
+
+
+@every_sample
+def test_each_value_is_found_at_its_step(sample: Sample) -> None:
+    frame = read((FOLDER / f"{sample.name}.log").read_bytes())
+    assert frame.source.format == sample.format
+    assert {name: points(frame, name) for name in sample.metrics} == sample.expected(healthy())
+    assert frame.dropped_count == 0
+    assert frame.events == ()
+
+
+@every_sample
+def test_a_healthy_run_passes(sample: Sample) -> None:
+    run = judge_run(read(sample.text(healthy()).encode()))
+    assert (run.verdict, [finding.rule for finding in run.findings if finding.severity != "INFO"]) == (Verdict.PASS, [])
+
+
+@every_sample
+def test_its_twin_with_nan_fails(sample: Sample) -> None:
+    run = judge_run(read(sample.text(broken()).encode()))
+    assert run.verdict is Verdict.FAIL
+    assert {"TP101", "TP503"} & {finding.rule for finding in run.findings}
+
+
+def colours(text: str) -> str:
+    return "\n".join(f"\x1b[1m{line}\x1b[0m" for line in text.split("\n"))
+
+
+def source_before(text: str) -> str:
+    """Three thousand lines of a program, with the words of failures in it, as speedruns log them."""
+    program = [
+        "class Net(nn.Module):",
+        '    """Traceback (most recent call last): RuntimeError: CUDA out of memory, loss is nan, stopping"""',
+        "    def forward(self, step=0, loss=None):",
+        '        raise RuntimeError(f"step: {step} loss: {loss}")  # NaN, inf',
+        '        print(f"epoch {epoch}: loss={loss:.4f}")',
+    ]
+    return "\n".join(program * 600) + "\n" + text
+
+
+#: what happens to a text on its way, and what its lines begin with then
+WAYS: dict[str, Callable[[str], bytes]] = {
+    "windows line ends": lambda text: text.replace("\n", "\r\n").encode(),
+    "a byte-order mark": lambda text: text.encode("utf-8-sig"),
+    "UTF-16": lambda text: text.encode("utf-16"),
+    "colours": lambda text: colours(text).encode(),
+    "source code before it": lambda text: source_before(text).encode(),
+    "no line end": lambda text: text.rstrip("\n").encode(),
+}
+
+
+@every_sample
+@pytest.mark.parametrize("way", WAYS)
+def test_a_log_says_the_same_whatever_happened_to_its_text(sample: Sample, way: str) -> None:
+    frame = read(WAYS[way](sample.text(healthy())))
+    assert frame.source.format == sample.format
+    assert {name: points(frame, name) for name in sample.metrics} == sample.expected(healthy())
+    assert frame.events == ()
+
+
+@every_sample
+def test_each_value_has_its_line(sample: Sample) -> None:
+    text = sample.text(healthy())
+    before, after = read(text.encode()), read(source_before(text).encode())
+    lines = text.split("\n")
+    for name in sample.metrics:
+        assert (after[name].line - before[name].line == 3000).all()
+        for value, line in zip(before[name].value.tolist(), before[name].line.tolist(), strict=True):
+            assert value in map(float, NUMBER.findall(lines[line - 1]))
+
+
+@every_sample
+def test_many_records_say_what_few_say(sample: Sample) -> None:
+    """Enough of them for the lines' shapes to be learned, and for several pieces."""
+    few = healthy()
+    many = [few[i % RECORDS]._replace(step=i + 1) for i in range(15 * RECORDS)]
+    frame = read(sample.text(many).encode())
+    assert {name: points(frame, name) for name in sample.metrics} == sample.expected(many)
