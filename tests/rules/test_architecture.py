@@ -67,7 +67,10 @@ class TestAuxiliary:
 class TestGrowth:
     def test_a_logit_that_jumps_or_triples_warns(self) -> None:
         jumped = np.append(np.full(150, 10.0), np.full(50, 80.0))
-        assert says_so_live("TP953", make_frame({"loss": np.ones(N), "max_attn_logit": jumped})).severity is WARN
+        assert (
+            says_so_live("TP953", make_frame({"loss": np.ones(N), "max_attn_logit": jumped}), scheduled=True).severity
+            is WARN
+        )
         growing = 10 * np.exp(np.arange(N) / 80) * np.random.default_rng(0).lognormal(0, 0.05, N)
         assert (
             says_so_live("TP953", make_frame({"loss": np.ones(N), "max_attn_logit": growing}), scheduled=True).severity

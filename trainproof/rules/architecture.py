@@ -210,15 +210,16 @@ def _grown(series: Series, severity: Severity, t: ArchitectureThresholds) -> Ite
     stays = jumped is not None and bool(m5[-1] >= t.growth_jump * median[jumped[0]])
     state = Lasting(jumped[0], jumped[0] + t.growth_hold - 1) if jumped and stays else None
     counts = [int(k) for k in stats.schedule(n) if k >= t.growth_min_records]
-    since = None if state else holds_since(counts, lambda k: _doubling(x[k // 2 : k], t))
+    since = holds_since(counts, lambda k: _doubling(x[k // 2 : k], t))
     if state is None and since is None:
         return
-    first, flagged = (state.since, state.told) if state else (n // 2, (since or n) - 1)
+    first = state.since if state else n // 2
+    flagged = min(state.told if state else n, since - 1 if since else n)
     yield sighting(
         severity,
         f"{series.name} grew from {x[max(0, first - 1)]:.4g} at step {series.step[max(0, first - 1)]} to {x[-1]:.4g}.",
         series,
-        first=first,
+        first=min(first, flagged),
         last=n - 1,
         flagged=flagged,
         threshold={"jump": t.growth_jump, "times": t.growth_times, "z": t.growth_z},
