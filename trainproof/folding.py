@@ -35,9 +35,18 @@ PRECEDENCE = (
     "TP403",
     "TP404",
     "TP406",
-    "TP807",
-    "TP810",
 )
+
+#: pairs that tell one thing: the first says what it is, the second only that something is there; they fold wherever they overlap
+PAIRS = (
+    ("TP807", "TP810"),
+    ("TP921", "TP002"),
+    ("TP924", "TP302"),
+    ("TP925", "TP303"),
+    ("TP927", "TP201"),
+    ("TP927", "TP601"),
+)
+_CHIEFS = frozenset(chief for chief, _ in PAIRS)
 
 
 def fold_related(findings: list[Finding], frame: Frame) -> tuple[Finding, ...]:
@@ -55,10 +64,13 @@ def fold_related(findings: list[Finding], frame: Frame) -> tuple[Finding, ...]:
 
 def _order(finding: Finding) -> tuple[int, int, int, str]:
     rank = PRECEDENCE.index(finding.rule) if finding.rule in PRECEDENCE else len(PRECEDENCE)
+    rank = -1 if finding.rule in _CHIEFS else rank
     return -SEVERITY_RANK[finding.severity], rank, finding.flagged_step, finding.rule
 
 
 def _same_event(finding: Finding, chief: Finding, frame: Frame) -> bool:
+    if (chief.rule, finding.rule) in PAIRS:
+        return finding.first_step <= chief.last_step and finding.last_step >= chief.first_step
     if finding.rule not in PRECEDENCE or chief.rule not in PRECEDENCE or finding.rule == chief.rule:
         return False
     begin, end = _records(frame, chief.first_step, chief.last_step)

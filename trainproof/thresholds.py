@@ -626,6 +626,7 @@ class ThroughputThresholds(msgspec.Struct, frozen=True):
     creep_skip: int = 20  # records at the start
     creep_epochs: int = 10  # epochs, where step times are compared epoch by epoch
     creep_epoch_records: int = 5  # records of such an epoch
+    creep_look: float = 1.15  # largest tenth over smallest, under which nothing is asked
     creep_warn: float = 1.3  # last tenth over first
     creep_fail: float = 3.0
     creep_z: float = 4.0  # Mann-Kendall Z
@@ -667,6 +668,67 @@ class ThroughputThresholds(msgspec.Struct, frozen=True):
     rank_times: float = 1.2  # the median of the ranks
 
 
+class PipelineThresholds(msgspec.Struct, frozen=True):
+    """Family TP92. Source of all that is not said otherwise: the post-mortem of a public run with decoupled prefetch threads."""
+
+    # TP921 checkpoint-stall, TP922 spike-after-gap, TP923 cliff-without-gap: what a gap is.
+    gap_min_records: int = 40
+    gap_steps: float = 5.0  # usual distances of steps
+    gap_seconds: float = 5.0  # usual times between records
+    gap_share: float = 0.02  # of the records: more gaps are how the run logs
+
+    # TP921 checkpoint-stall.
+    stall_gaps: int = 2
+    stall_near: int = 5  # steps from a multiple of the save interval ...
+    stall_off: float = 0.01  # ... or this share of it
+    stall_told: int = 4  # gaps that the message names
+
+    # TP922 spike-after-gap. Source: seen 0.79 to 13.0 and 0.7 to 7.2.
+    after_level: int = 20  # records before the gap
+    after_records: int = 5  # records after it
+    after_times: float = 3.0  # the level before
+    after_back: int = 20  # records within which it is back ...
+    after_back_times: float = 1.5  # ... under this times the level
+
+    # TP923 cliff-without-gap. Source: seen an accuracy of 0.15 fall to 0.005.
+    cliff_min_records: int = 60
+    cliff_share: float = 0.2  # of the median of the 64 records before
+    cliff_level: float = 0.02  # that median at least
+    cliff_records: int = 5
+    cliff_apart: int = 10  # records before it without a gap
+    cliff_back: float = 0.8  # of the level: recovered
+
+    # TP924 first-step-at-full-rate. Source: seen 6e-4 at step 0 and 6.43e-7 at step 2.
+    first_times: float = 10.0  # the second record's rate
+    first_rises: int = 4  # rises that follow
+    first_step: int = 1  # latest first step
+
+    # TP925 warmup-longer-than-declared. Source: seen 3,500 to 4,000 steps for a declared 463.
+    warmup_times: float = 1.5  # the declared warm-up
+    warmup_above: float = 0.10  # above the rate at its end
+
+    # TP926 epoch-arithmetic. Source: seen epoch 0.40 at step 4,635 of 11,586 and 6 epochs.
+    epoch_share: float = 0.10  # of the planned steps, before which nothing is said
+    epoch_records: int = 5
+    epoch_near: float = 0.25  # relative: a few batches an epoch and rounding make 20 %
+
+    # TP927 multimodal-loss. Source: sums of squares left by the best cuts of uniform and normal samples (0.25 and 0.36; 0.11 and 0.19).
+    modes_window: int = 200  # records
+    modes_left: tuple[float, float] = (0.12, 0.05)  # of the variance after two levels, after three
+    modes_outlier: float = 3.0  # interquartile ranges beyond the quartiles
+    modes_share: float = 0.10  # of the records on each level
+    modes_gap: float = 0.2  # of the way between two levels, empty but for 5 % of either
+    modes_runs: int = 8  # stretches of one level
+    modes_z: float = 4.0  # |Z| of the runs test
+
+    # TP928 queue-decline. Source: seen 300 to 220 over 4,500 steps.
+    queue_min_records: int = 60
+    queue_share: float = 0.75  # of the first tenth
+    queue_z: float = 4.0  # |Mann-Kendall Z|
+    queue_uneven: float = 2.0  # longest over shortest
+    queue_ends: int = 20  # latest records
+
+
 class ArchitectureThresholds(msgspec.Struct, frozen=True):
     """Family TP95."""
 
@@ -705,6 +767,7 @@ class Thresholds(msgspec.Struct, frozen=True):
     preference: PreferenceThresholds = PreferenceThresholds()
     comparison: ComparisonThresholds = ComparisonThresholds()
     throughput: ThroughputThresholds = ThroughputThresholds()
+    pipeline: PipelineThresholds = PipelineThresholds()
     architecture: ArchitectureThresholds = ArchitectureThresholds()
 
     def with_overrides(self, overrides: dict[str, float]) -> Thresholds:

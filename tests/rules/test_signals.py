@@ -97,6 +97,8 @@ NAMES = [
     "step_time/rank0",
     "step_time/rank1",
     "step_time/rank2",
+    "queue_size/0",
+    "accuracy",
     "expert_load/0",
     "expert_load/1",
     "loss/aux",
@@ -128,6 +130,9 @@ FACTS: dict[str, Any] = {
     "pretrained": st.booleans(),
     "vocab_size": st.integers(-1, 100_000),
     "save_steps": st.integers(-1, 100),
+    "epochs": st.integers(-1, 100),
+    "steps_per_epoch": st.integers(-1, 100),
+    "accumulation": st.integers(-1, 100),
     "memory_limit": st.floats(0, 10),
 }
 

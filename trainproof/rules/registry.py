@@ -29,6 +29,7 @@ FAMILIES = {
     "TP7": "resume",
     "TP8": "preference",
     "TP90": "throughput",
+    "TP92": "pipeline",
     "TP95": "architecture",
     "TP97": "comparison",
     "TP98": "comparison",

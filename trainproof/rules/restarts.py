@@ -60,6 +60,8 @@ def data_replayed(frame: Frame, t: ResumeThresholds) -> Iterator[Sighting]:
 
 def _falls(frame: Frame, counter: Series, t: ResumeThresholds) -> Iterator[Sighting]:
     change = np.diff(counter.value)
+    if not (change < -t.counter_least).any():
+        return
     usual = float(np.median(np.abs(change)))
     falls = np.flatnonzero(change < -max(t.counter_usual * usual, t.counter_least)) + 1
     if len(falls) > t.counter_falls:

@@ -102,6 +102,8 @@ def step_time_creep(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]
     Profile one step at the start and one now.
     """
     times = _enough(frame, t.creep_epochs)
+    if not _creeps_at_all(times.value, t):
+        return
     series = _by_epoch(frame, times, t)
     skip = t.creep_skip if series is times else 0
     least = t.creep_min_records if series is times else t.creep_epochs
@@ -127,6 +129,12 @@ def step_time_creep(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]
             threshold={"times": limit, "z": t.creep_z},
         )
         return
+
+
+def _creeps_at_all(x: Floats, t: ThroughputThresholds) -> bool:
+    """A cheap look: whether some tenth of the step times, the first left out, stands well above some other."""
+    tenths = stats.block_medians(stats.thinned(x), 10)
+    return len(tenths) < 10 or float(tenths.max()) >= t.creep_look * float(tenths.min())
 
 
 def _by_epoch(frame: Frame, times: Series, t: ThroughputThresholds) -> Series:
@@ -178,8 +186,10 @@ def stalls(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
     """
     times = _enough(frame, t.stall_min_records)
     x = times.value[t.stall_skip :]
-    median = float(np.median(x))
+    median = float(np.median(stats.thinned(x)))
     long = x > t.stall_times * median
+    if int(long.sum()) < t.stall_records or x[long].sum() < t.stall_share * x.sum():
+        return
     share = np.cumsum(np.where(long, x, 0.0)) / np.cumsum(x)
     stalled = (share >= t.stall_share) & (np.cumsum(long) >= t.stall_records)
     stalled[: t.stall_min_records - t.stall_skip - 1] = False
