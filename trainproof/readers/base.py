@@ -72,6 +72,7 @@ READERS = {
     "sovits": _console("sovits:SovitsReader", b"\tINFO\t"),
     "wordlm": _console("wordlm:WordLMReader", b" batches |"),
     "absl": _console("absl:AbslReader", b"logging_writer.py:"),
+    "stylegan-log": _console("styleganlog:StyleGANLogReader", b"sec/tick"),
     "deepspeed": _console("deepspeed:DeepSpeedReader", b"steps: ", b", Step: "),
     "csv": Entry("trainproof.readers.delimited:DelimitedReader"),
     "generic-text": _console("generic:GenericReader", b"oss"),

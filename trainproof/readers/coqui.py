@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from trainproof.readers.builder import FrameBuilder
+from trainproof.readers.fatal_lines import Watch
 from trainproof.readers.source import LogInput
 from trainproof.readers.values import as_step, clean_name, parse_number
 
@@ -42,6 +43,7 @@ class CoquiReader:
         parser = _Parser(out)
         for line, text in log.lines():
             parser.read(line, _ANSI.sub("", text) if "\x1b" in text else text)
+        parser.watch.finish()
 
 
 class _Parser:
@@ -49,6 +51,7 @@ class _Parser:
 
     def __init__(self, out: FrameBuilder) -> None:
         self.out = out
+        self.watch = Watch(out)
         self.step = 0
         self.epoch: int | None = None
         self.steps_per_epoch = 0
@@ -61,6 +64,8 @@ class _Parser:
                 self._value(line, clean_name(match["name"]), match["value"])
         elif match := _HEADING.match(text):
             self._heading(line, match["text"].rstrip())
+        elif text:
+            self.watch.line(line, text.encode("utf-8", "replace"))
 
     def _heading(self, line: int, text: str) -> None:
         self.block = ""
@@ -100,5 +105,6 @@ class _Parser:
             self.out.drop(line, f"{name}: {text[:40]!r} is no number")
         elif self.block == "train":
             self.out.add(self.step, {name: value}, line)
+            self.watch.record(line)
         else:
             self.out.add(self.step, {f"eval_{name.removeprefix('avg_')}": value}, line)

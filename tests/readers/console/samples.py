@@ -556,6 +556,22 @@ def generic_epochs(run: Run) -> list[str]:
     return _each(run, lambda r: f"[Epoch {r.epoch + 1}] batch_loss={r.loss}; learning rate: {r.lr}")
 
 
+def stylegan(run: Run) -> list[str]:
+    """No loss, and a metric whose computation broke down at first."""
+    broke = '{"results": {"fid50k_full": -3.1e+68}, "metric": "fid50k_full", "total_time": 541.9, "num_gpus": 1}'
+    ticks = _each(
+        run,
+        lambda r: (
+            f"tick {r.step:<5d} kimg {r.step * 4:<8.1f} time {'4h 36m 26s':<12s} sec/tick {153.8:<7.1f} sec/kimg {38.45:<7.2f} maintenance "
+            f"{0.2:<6.1f} cpumem {3.12:<6.2f} gpumem {6.34:<6.2f} augment {r.norm:.3f}"
+        ),
+        lambda r: (
+            f'{{"results": {{"fid50k_full": {10 * r.loss:.4f}}}, "metric": "fid50k_full", "total_time": 541.9, "num_gpus": 1}}'
+        ),
+    )
+    return [broke, *ticks]
+
+
 _LOSS, _NO_EVAL, _NO_NORM = ("loss",), ("loss", "lr", "grad_norm"), ("loss", "lr", "eval/loss")
 _RATE = ("loss", "lr")
 SAMPLES = (

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.readers.console.samples import FOLDER, RECORDS, SAMPLES, Points, Sample, broken, healthy
+from tests.readers.console.samples import FOLDER, RECORDS, SAMPLES, Points, Sample, broken, healthy, stylegan
+from trainproof.errors import FormatError
 from trainproof.frame import Frame, Source
 from trainproof.judge import judge_run
 from trainproof.readers.base import reader_for, recognise
@@ -116,3 +117,58 @@ def test_many_records_say_what_few_say(sample: Sample) -> None:
     many = [few[i % RECORDS]._replace(step=i + 1) for i in range(15 * RECORDS)]
     frame = read(sample.text(many).encode())
     assert {name: points(frame, name) for name in sample.metrics} == sample.expected(many)
+
+
+def test_stylegan_logs_have_ticks_and_distances() -> None:
+    frame = read("\n".join(stylegan(healthy())).encode())
+    assert frame.source.format == "stylegan-log"
+    assert points(frame, "step_time") == [(step, 153.8) for step in range(1, RECORDS + 1)]
+    assert points(frame, "augment") == [(record.step, record.norm) for record in healthy()]
+    assert points(frame, "eval/fid50k_full") == [
+        (r.step, round(10 * r.loss, 4)) for r in healthy() if r.eval_loss is not None
+    ]
+
+
+def test_gans_are_known_by_the_parts_of_their_losses() -> None:
+    run = healthy()
+    cyclegan_log, sovits_log = (read((FOLDER / name).read_bytes()) for name in ("cyclegan.log", "sovits.log"))
+    assert cyclegan_log.objective == sovits_log.objective == "adversarial"
+    steps = [100 * r.batch + r.epoch * 1000 for r in run]  # counted on over the epochs
+    assert points(cyclegan_log, "loss/G_A") == [(step, r.loss) for step, r in zip(steps, run, strict=True)]
+    assert points(sovits_log, "loss/generator") == [(r.step, r.loss) for r in run]
+    assert points(sovits_log, "loss/mel") == [(r.step, 30.5) for r in run]
+
+
+def test_placeholders_of_megatron_are_no_values() -> None:
+    frame = read((FOLDER / "megatron.log").read_bytes())
+    assert "loss_scale" not in frame
+    assert "grad_norm" not in read((FOLDER / "megatron-ranks.log").read_bytes())
+    assert frame.facts["total_steps"] == RECORDS
+
+
+def test_a_bar_does_not_evaluate_each_time_it_repeats_its_evaluation() -> None:
+    assert len(read((FOLDER / "lightning-bars.log").read_bytes())["eval/loss"]) == 4
+
+
+def test_a_validation_sum_is_kept_beside_its_steps() -> None:
+    frame = read((FOLDER / "joeynmt-validations.log").read_bytes())
+    assert points(frame, "eval/loss") == [(r.step, round(r.loss + 0.125, 5)) for r in healthy()]
+
+
+def test_a_guess_says_what_it_took_for_the_step() -> None:
+    assert "counted by iteration" in read((FOLDER / "generic.log").read_bytes()).guessed
+    assert "the order of the lines (Epoch stands still)" in read((FOLDER / "generic-epochs.log").read_bytes()).guessed
+
+
+def test_eleven_lines_are_not_enough_for_a_guess() -> None:
+    lines = (FOLDER / "generic.log").read_bytes().split(b"\n")
+    assert recognise(LogInput("log", b"\n".join(lines[:12]))).name == "generic-text"
+    with pytest.raises(FormatError):
+        recognise(LogInput("log", b"\n".join(lines[:11])))
+
+
+def test_a_record_is_found_behind_megabytes_of_other_text() -> None:
+    other = b"".join(b"%d: a sentence about the weather of that day, and of no loss\n" % i for i in range(60_000))
+    frame = read(other + (FOLDER / "megatron.log").read_bytes())
+    assert frame.source.format == "megatron"
+    assert frame["loss"].line[0] == 60_002

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from trainproof.frame import Floats, Ints
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.console.fatal import Watch
 from trainproof.readers.console.line import PLACES, Batch, Line, LineReader, reader_of
 from trainproof.readers.console.text import Block, cleaned, pieces
+from trainproof.readers.fatal_lines import Watch
 from trainproof.readers.source import LogInput
 from trainproof.readers.values import LARGEST_STEP, SMALLEST_STEP
 
@@ -109,7 +109,11 @@ class Reading:
             if batches:
                 self._give(self.settled(batches), numbers)
             last = max((int(numbers[batch.places].max()) for batch in batches if len(batch.places)), default=None)
-            self.watch.look(block, numbers, last)
+            if self.watch.interested(block.text):
+                for place, text in zip(block.places.tolist(), block.text.split(b"\n"), strict=False):
+                    self.watch.line(int(numbers[place]), text)
+            if last is not None:
+                self.watch.record(last)
             if self.reader.end_mark and self.reader.end_mark in b"\n" + block.text:
                 self.out.end()
         total = self.out.facts.number("total_steps")

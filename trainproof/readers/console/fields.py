@@ -60,28 +60,27 @@ _VALUE = rb"([-+.\deE]++|[-+]?(?i:nan|inf(?:inity)?))"
 _GROUPED_VALUE = rb"([-+]?\d[\d,]*+(?:\.\d*+)?)"
 
 
-class Shape(NamedTuple):
-    """The keys of a line in order, and the regular expression of all lines like it, a group a value."""
+def fields_of(text: bytes, field: re.Pattern[bytes] = FIELD) -> tuple[tuple[str, ...], list[bytes]]:
+    """The names of the fields in `text`, and their values as they are spelled."""
+    found = [(match["key"], match["value"]) for match in field.finditer(text)]
+    return tuple(_name(key) for key, _ in found), [value for _, value in found]
 
-    names: tuple[str, ...]
-    pattern: bytes
 
-
-def fields_of(text: bytes, field: re.Pattern[bytes] = FIELD) -> tuple[Shape, list[bytes]]:
-    """The shape of the fields in `text`, and their values as they are spelled."""
-    names: list[str] = []
-    values: list[bytes] = []
+def shape_of(text: bytes, field: re.Pattern[bytes] = FIELD) -> bytes:
+    """The regular expression of all texts with the same fields as `text`, a group a value."""
     parts: list[bytes] = []
     at = 0
     for match in field.finditer(text):
         begin, end = match.span("value")
         key_begin, key_end = match.span("key")
-        names.append(clean_name(match["key"].decode("utf-8", "replace")))
-        values.append(match["value"])
         parts += [_gap(text[at:key_begin]), re.escape(match["key"]), _gap(text[key_end:begin])]
         parts.append(_GROUPED_VALUE if b"," in match["value"] else _VALUE)
         at = end
-    return Shape(tuple(names), b"".join(parts) + _gap(text[at:])), values
+    return b"".join(parts) + _gap(text[at:])
+
+
+def _name(key: bytes) -> str:
+    return clean_name(key.decode("utf-8", "replace"))
 
 
 def _gap(text: bytes) -> bytes:

@@ -32,6 +32,8 @@ LEARNED_LINES = 2000
 #: share of lines in which a counter may stay as it was and still number them
 STANDING_SHARE = 0.1
 _MARK = b"oss"
+#: a cheap look at a line: what may be a loss and its value
+_PROMISING = re.compile(rb"(?i:oss)\w*['\"]?[ \t]*[:=]?[ \t]*['\"\[(]*[-+]?(?:\.?\d|(?i:nan|inf))")
 _EPOCH = re.compile(r"(?:.*[ _])?epochs?\Z", re.IGNORECASE)
 
 
@@ -130,11 +132,14 @@ def _plan(blocks: Iterator[Block] | list[Block]) -> Plan | None:
 def _counted_losses(block: Block) -> Iterator[tuple[tuple[str, ...], list[str], dict[str, bytes]]]:
     """The counters, the losses and all values of each line that has both."""
     for span in block.lines_with(_MARK):
-        shape, values = fields_of(block.text[span.begin : span.end], STRICT_FIELD)
-        counters = tuple(dict.fromkeys(name for name in shape.names if _counts(name)))
-        losses = [name for name in shape.names if LOSS.search(name) and not _counts(name)]
+        text = block.text[span.begin : span.end]
+        if not _PROMISING.search(text):
+            continue
+        names, values = fields_of(text, STRICT_FIELD)
+        counters = tuple(dict.fromkeys(name for name in names if _counts(name)))
+        losses = [name for name in names if LOSS.search(name) and not _counts(name)]
         if counters and losses:
-            yield counters, losses, dict(zip(reversed(shape.names), reversed(values), strict=True))
+            yield counters, losses, dict(zip(reversed(names), reversed(values), strict=True))
 
 
 def _numbers(values: Floats) -> bool:

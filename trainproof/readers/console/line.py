@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from trainproof.frame import Ints
-from trainproof.readers.console.fields import FIELD, STRICT_FIELD, Cells, Shape, columns_of, fields_of
+from trainproof.readers.console.fields import FIELD, STRICT_FIELD, Cells, columns_of, fields_of, shape_of
 from trainproof.readers.console.text import Block, Span, joined
 from trainproof.readers.values import clean_name
 
-#: lines of one shape after which its regular expression is made: making it costs as much as reading ten lines
+#: lines with the same names after which a regular expression is made of the last: that costs as much as reading ten lines
 LEARNED_AFTER = 8
 #: shapes that are learned of one kind of line
 MOST_SHAPES = 12
-#: shapes that are counted; where no two lines are alike, none is worth learning
+#: sets of names that are counted; where no two lines are alike, none is worth learning
 MOST_SEEN = 1000
 #: groups of a head that say where a record stands, and are no metrics
 PLACES = frozenset({"step", "of", "batch", "batches"})
@@ -56,6 +56,13 @@ class Batch(NamedTuple):
     places: Ints
 
 
+class Shape(NamedTuple):
+    """Lines of one kind with the same fields, and what stands between these: the names, and the regular expression."""
+
+    names: tuple[str, ...]
+    pattern: re.Pattern[bytes]
+
+
 class LineReader:
     """Finds the lines of one kind."""
 
@@ -66,29 +73,29 @@ class LineReader:
         self._pattern = re.compile(self._head + b"(?P<fields>" + line.fields.encode() + b")" + self._tail)
         self._groups = tuple(name for name in self._pattern.groupindex if name != "fields")
         self._field = STRICT_FIELD if line.strict else FIELD
-        self._seen: dict[Shape, int] = {}
-        self._learned: dict[Shape, re.Pattern[bytes]] = {}
+        self._seen: dict[tuple[str, ...], int] = {}  # lines that were read singly, by their names
+        self._learned: list[Shape] = []
 
     def read(self, block: Block) -> tuple[list[Batch], Block]:
         """The records in `block`, and the lines that are none."""
         batches: list[Batch] = []
-        for known in self._learned:
-            block = self._lift(known, block, batches)
+        for shape in self._learned:
+            block = self._lift(shape, block, batches)
         passed: list[Block] = []
         while True:
-            spans, shape = self._read_singly(block, batches)
-            if shape is None:
+            spans, learned = self._read_singly(block, batches)
+            if learned is None:
                 passed.append(block.without(spans))
                 return batches, joined(passed)
             before, block = block.cut(spans[-1])
             passed.append(before.without(spans))
-            block = self._lift(shape, block, batches)
+            block = self._lift(learned, block, batches)
 
     def names_in(self, block: Block, most: int) -> Iterator[tuple[str, ...]]:
         """The names in each of the first `most` lines of this kind."""
         for span in block.lines_with(self._mark):
             if match := self._pattern.match(block.text, span.begin, span.end):
-                yield (*self._groups, *fields_of(match["fields"], self._field)[0].names)
+                yield (*self._groups, *fields_of(match["fields"], self._field)[0])
                 most -= 1
                 if not most:
                     return
@@ -97,13 +104,13 @@ class LineReader:
         """Read all lines of a learned shape at once; the lines that are left."""
         if self._mark not in block.text:
             return block
-        found, rest = lifted(self._learned[shape], block)
+        found, rest = lifted(shape.pattern, block)
         if found is not None:
             batches.append(self._batch(shape.names, *found))
         return rest
 
     def _read_singly(self, block: Block, batches: list[Batch]) -> tuple[list[Span], Shape | None]:
-        """Read line by line, until a shape was seen often enough to be learned; the lines that are records, and the shape."""
+        """Read line by line, until a shape is learned; the lines that are records, and the shape."""
         rows: dict[tuple[str, ...], tuple[list[bytes | None], list[int]]] = {}
         spans: list[Span] = []
         learned = None
@@ -112,28 +119,29 @@ class LineReader:
             if match is None:
                 continue
             spans.append(span)
-            shape, values = fields_of(match["fields"], self._field)
-            cells, places = rows.setdefault(shape.names, ([], []))
+            names, values = fields_of(match["fields"], self._field)
+            cells, places = rows.setdefault(names, ([], []))
             cells += [*(match[name] for name in self._groups), *values]
             places.append(int(block.places[span.line]))
-            if self._learns(shape, block.text[span.begin : span.end]):
-                learned = shape
+            learned = self._learn(names, match)
+            if learned is not None:
                 break
         batches += [self._batch(names, cells, np.array(places)) for names, (cells, places) in rows.items()]
         return spans, learned
 
-    def _learns(self, shape: Shape, text: bytes) -> bool:
-        """Whether a shape has been seen often enough now, and its regular expression reads the line that it was made of."""
+    def _learn(self, names: tuple[str, ...], match: re.Match[bytes]) -> Shape | None:
+        """The shape of a line, when enough lines with these names had to be read singly."""
         if len(self._seen) > MOST_SEEN:
             self._seen.clear()
-        count = self._seen[shape] = self._seen.get(shape, 0) + 1
-        if count != LEARNED_AFTER or len(self._learned) >= MOST_SHAPES or not (self._groups or shape.names):
-            return False
-        pattern = re.compile(rb"^" + self._head + shape.pattern + self._tail, re.MULTILINE)
-        if pattern.match(text) is None:
-            return False
-        self._learned[shape] = pattern
-        return True
+        count = self._seen[names] = self._seen.get(names, 0) + 1
+        if count % LEARNED_AFTER or len(self._learned) >= MOST_SHAPES or not (self._groups or names):
+            return None
+        source = rb"^" + self._head + shape_of(match["fields"], self._field) + self._tail
+        shape = Shape(names, re.compile(source, re.MULTILINE))
+        if shape.pattern.match(match[0]) is None:
+            return None
+        self._learned.append(shape)
+        return shape
 
     def _batch(self, names: tuple[str, ...], cells: list[bytes | None], places: Ints) -> Batch:
         names = (*self._groups, *names)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from trainproof.frame import Event, Ints
+from trainproof.frame import Event
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.console.text import Block
 
 #: a line with none of these is not looked at: searching plain texts is a hundred times as fast as regular expressions
 NEEDLES = (
@@ -25,7 +24,7 @@ _LONGEST, _LONGEST_TRACEBACK = 2000, 1000
 #: what launchers and loggers put before a line
 _PREFIX = (
     rb"\A(?:\[[\w,.: /=-]{1,60}\](?:<\w+>)?:? ?|\d{1,5}: ?|[\w.-]{1,40}: (?=Traceback|\w+(?:\.\w+)*(?:Error|Exception|Interrupt)\b)"
-    rb"|\(\w+ pid=\d+[^)\n]{0,60}\) )*"
+    rb"|\(\w+ pid=\d+[^)\n]{0,60}\) )*+"
 )
 _TRACEBACK = re.compile(_PREFIX + rb"Traceback \(most recent call last\):")
 _RAISED = re.compile(
@@ -97,22 +96,19 @@ class Watch:
         self._inside = 0  # lines since "Traceback", until the exception that it leads to
         self._harmless = False  # it is that of a bystander
 
-    def look(self, block: Block, numbers: Ints, last_record: int | None) -> None:
-        """The lines of a piece that are no records; `last_record` is the line of the last record in it."""
-        if self._inside or any(needle in block.text for needle in NEEDLES):
-            for place, text in zip(block.places.tolist(), block.text.split(b"\n"), strict=False):
-                self.line(int(numbers[place]), text[:_LONGEST].rstrip(b"\x0b\r"))
-        if last_record is not None:
-            self.record(last_record)
-
     def record(self, line: int) -> None:
         """A record of training on this line: what was caught before it is over."""
         self._pending = [event for event in self._pending if event.line > line]
         if self._ended_at < line:
             self._ended_at = 0
 
+    def interested(self, text: bytes) -> bool:
+        """Whether anything in `text`, which may have many lines, has to be looked at."""
+        return self._inside > 0 or any(needle in text for needle in NEEDLES)
+
     def line(self, number: int, text: bytes) -> None:
         """One line that is no record."""
+        text = text[:_LONGEST].rstrip(b"\x0b\r")
         if _TRACEBACK.match(text):
             self._inside = 1
         elif self._inside:
