@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -93,10 +93,11 @@ def judge_logs(
     format_name: str | None = None,
     mapping: Mapping[str, str] | None = None,
     facts: Facts | None = None,
+    seen: Callable[[str], None] | None = None,
 ) -> Judged:
     """Judge everything that the inputs name, one log at a time; what cannot be read is a run with the verdict SKIP.
 
-    Raises UsageError for an unknown format or rule.
+    seen: called with the path of each log when it was judged. Raises UsageError for an unknown format or rule.
     """
     from trainproof.judge import judge_run, report_of, selected_rules, unjudged_run
     from trainproof.verdict import Verdict
@@ -111,6 +112,8 @@ def judge_logs(
             found = [unjudged_run(log.path, str(log.problem))]
         runs += found
         judged[log.named] = judged.get(log.named, False) or any(run.verdict is not Verdict.SKIP for run in found)
+        if seen is not None:
+            seen(log.path)
     return Judged(report_of(runs), tuple(problems), not all(judged.values()))
 
 

@@ -21,6 +21,7 @@ from trainproof.output import (
     terminal_width,
     write_whole,
 )
+from trainproof.progress import progress_over
 from trainproof.verdict import Report, Verdict
 
 
@@ -46,13 +47,15 @@ class Options(NamedTuple):
 def run_epoch(options: Options) -> int:
     """Judge the logs, print and write the reports; the exit code. Raises TrainproofError."""
     check_outputs(options)
-    judged = judge_logs(
-        options.paths,
-        Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore)),
-        format_name=options.format_name,
-        mapping=mapping_of(options.mapping),
-        facts=parse_fact_options(options.facts),
-    )
+    with progress_over(options.paths) as seen:
+        judged = judge_logs(
+            options.paths,
+            Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore)),
+            format_name=options.format_name,
+            mapping=mapping_of(options.mapping),
+            facts=parse_fact_options(options.facts),
+            seen=seen,
+        )
     for problem in judged.problems:
         tell(str(problem))
     give_report(judged.report, options)

@@ -69,6 +69,17 @@ def read_logs(
             yield Log(named, clean_name(named), [], error)
 
 
+def files_named(paths: Sequence[str]) -> list[str]:
+    """Every file that the inputs hold, in the order in which logs are looked for in them."""
+    named = _without_globs(paths)
+    folders = (([path], None) if path == "-" or not os.path.isdir(path) else ([], path) for path in named)
+    return [
+        name
+        for own, top in folders
+        for name in (own if top is None else (os.path.join(root, f) for root, files, _ in _folders(top) for f in files))
+    ]
+
+
 def _without_globs(paths: Sequence[str]) -> Iterator[str]:
     """The inputs, each glob replaced by its matches, as the shell would; one without matches stays."""
     for path in paths:
