@@ -206,6 +206,19 @@ class TestNeverLearned:
         assert flagged in stats.schedule(200)
         assert only(run_rule("TP205", upto(frame, flagged))).flagged_step == flagged
 
+    def test_a_classification_that_stands_at_the_loss_of_a_guess_has_learned_nothing(self) -> None:
+        """It fell by more than a tenth, clearly and at first only: down from a bad start to ln 2."""
+        start = [0.85, 0.75, 0.71, 0.70]
+        loss = [*start, *(math.log(2) + 0.0007 * math.exp(-i / 10) for i in range(36))]
+        frame = make_frame(loss=loss, objective="classification")
+        assert only(run_rule("TP205", frame)).severity is WARN
+        assert "ln 2 = 0.6931" in only(run_rule("TP205", frame)).message
+        assert run_rule("TP205", make_frame(loss=loss)) == []  # of what kind the loss is, is not known
+        thousand = make_frame(loss=loss, objective="classification", facts={"num_classes": 1000})
+        assert run_rule("TP205", thousand) == []
+        passing = [*start, *np.linspace(0.70, 0.68, 36)]
+        assert run_rule("TP205", make_frame(loss=passing, objective="classification")) == []
+
     def test_a_loss_that_is_never_finite_has_learned_nothing_to_be_judged(self) -> None:
         with pytest.raises(CannotTell):
             run_rule("TP205", make_frame(loss=[math.nan] * 50, lr=np.linspace(1e-3, 1e-5, 50)))

@@ -48,7 +48,9 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
 
     Formula
     Drop between decile medians plus two standard errors under 10 %, and no clear downward trend (Mann-Kendall Z > -3). WARN; FAIL
-    when the learning rate is exactly 0 in a fifth of the records or more, or every gradient norm is 0.
+    when the learning rate is exactly 0 in a fifth of the records or more, or every gradient norm is 0. WARN too when the loss of a
+    classification stood at the logarithm of the number of classes (ln 2 where none is declared) over the last half of the records:
+    the median within 0.1 %, each within 0.5 %.
 
     False positives
     A short adapter fine-tune of a strong base drops little but with a clear trend, which the Z sees; noise too large to exclude a drop
@@ -63,6 +65,9 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     if len(x) < t.never_min_records:
         raise CannotTell(f"{len(x)} records after the warm-up, needs {t.never_min_records}")
     learned = _learned(x, t)
+    if at_chance := _at_chance(frame, loss, t):
+        yield at_chance
+        return
     if learned is None:
         raise CannotTell("too noisy to tell")
     if learned:
@@ -79,6 +84,27 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         last=len(loss) - 1,
         flagged=since - 1,
         threshold={"drop": t.never_drop, "z": t.never_z},
+    )
+
+
+def _at_chance(frame: Frame, loss: Series, t: LossThresholds) -> Sighting | None:
+    """A classification whose loss stood at that of a guess: it left its first values behind and learned nothing since."""
+    if frame.objective != "classification":
+        return None
+    classes = frame.facts.number("num_classes") or 2
+    chance = math.log(classes)
+    half = len(loss) // 2
+    off = np.abs(loss.value[half:] / chance - 1) if chance > 0 else np.full(1, np.inf)
+    if stats.median(off) > t.never_chance or float(off.max()) > t.never_chance_each:
+        return None
+    return sighting(
+        WARN,
+        f"the loss stands at {stats.median(loss.value[half:]):.4g} over the last {len(off)} records; ln {classes:g} = {chance:.4g} is that of "
+        "a guess among the classes.",
+        loss,
+        first=half,
+        last=len(loss) - 1,
+        threshold={"share": t.never_chance},
     )
 
 
