@@ -39,8 +39,9 @@ write-generated: $(DEV)  ## rebuild rule pages, EVIDENCE_MATRIX.md and the CLI r
 goldens: $(DEV)  ## rebuild the golden files of the tests; review the diff
 	$(BIN)/python -m tests.report.goldens --write
 
-calibrate: $(DEV)  ## measure false alarms and detection, and write the tables into docs/calibration.md (about 20 minutes)
+calibrate: $(DEV)  ## measure false alarms and detection, and write the tables into docs/ (about half an hour)
 	$(BIN)/python -m tools.calibrate --write
+	$(BIN)/python -m tools.calibrate_compare --write
 
 bench: $(DEV)  ## measure speed as ratios against named libraries
 	$(BIN)/python -m benchmarks.run

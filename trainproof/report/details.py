@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from trainproof.report.compared import FIGURE_HEADER, baseline_row, change_rows, figure_row, sentence
 from trainproof.report.escape import clipped, printable, shown
 from trainproof.report.wording import by_reason, plural, where
-from trainproof.verdict import RunReport
+from trainproof.verdict import Compared, RunReport
 
 MOST_NAME = 80
 
@@ -37,7 +38,9 @@ def tiles(run: RunReport) -> list[tuple[str, str]]:
 
 
 def details(run: RunReport) -> Iterator[Details]:
-    """What was checked and skipped; then whatever else there is to tell."""
+    """What it was compared with; what was checked and skipped; then whatever else there is to tell."""
+    if run.compared is not None:
+        yield from _compared(run.compared)
     rules = f"{plural(len(run.checked), 'rule')} ran, {len(run.skipped)} skipped"
     skipped = [(reason, ", ".join(codes)) for reason, codes in by_reason(run.skipped)]
     yield Details(rules, f"Ran: {', '.join(run.checked) or 'none'}", ("skipped because", "rules"), skipped)
@@ -56,6 +59,22 @@ def details(run: RunReport) -> Iterator[Details]:
     if run.overrides:
         changed = [(clipped(name, MOST_NAME), shown(value)) for name, value in run.overrides.items()]
         yield Details(plural(len(changed), "changed threshold"), "", ("threshold", "value"), changed)
+
+
+def _compared(compared: Compared) -> Iterator[Details]:
+    baselines = [baseline_row(one) for one in compared.baselines]
+    yield Details(
+        "Compared with", f"{sentence(compared)}.", ("baseline", "verdict", "records matched", "to say of it"), baselines
+    )
+    if compared.figures:
+        note = "Change against the centre of the baselines, worse counted as +; would have told: the smallest change that noise does not hide."
+        yield Details(
+            plural(len(compared.figures), "figure"), note, FIGURE_HEADER, list(map(figure_row, compared.figures))
+        )
+    if compared.changes:
+        note = "Declared facts, and the settings in the files beside the logs."
+        rows = change_rows(compared)
+        yield Details(plural(len(rows), "changed setting"), note, ("setting", "baseline", "run"), rows)
 
 
 def _dropped(run: RunReport) -> Details:

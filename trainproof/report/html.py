@@ -73,7 +73,7 @@ def _section(run: RunReport, key: str, alone: bool, drawn: bool) -> Section:
 def _pictures(run: RunReport, panels: Sequence[Panel], marks: list[Mark], key: str) -> list[Picture]:
     """The panels over the same steps, each with the findings that concern it; the first also has those that concern none.
 
-    After the first come the panels with findings.
+    After the first come the panels with findings, and those that compare with a level.
     """
     steps = (run.first_step or 0, run.last_step or 0)
     metrics = [{name for name, _, _ in panel.series} for panel in panels]
@@ -81,7 +81,7 @@ def _pictures(run: RunReport, panels: Sequence[Panel], marks: list[Mark], key: s
     drawings: list[tuple[Panel, list[Mark]]] = []
     for i, (panel, mine) in enumerate(zip(panels, metrics, strict=True)):
         drawings.append((panel, [seen for mark in marks for seen in _concern(mark, mine, None if i else drawn)]))
-    drawings[1:] = sorted(drawings[1:], key=lambda drawing: not drawing[1])
+    drawings[1:] = sorted(drawings[1:], key=lambda drawing: drawing[0].level is None and not drawing[1])
     return [draw(panel, concern, steps, f"{key}-{i}") for i, (panel, concern) in enumerate(drawings, 1)]
 
 

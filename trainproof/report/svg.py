@@ -48,13 +48,16 @@ class Picture(NamedTuple):
 def draw(panel: Panel, marks: Sequence[Mark], steps: tuple[int, int], key: str) -> Picture:
     """The panel over the steps from steps[0] to steps[1], with the findings that concern it. key: makes its ids unique on the page."""
     x = Scale(*steps) if steps[0] < steps[1] else Scale(steps[0] - 1, steps[1] + 1)
-    y = value_scale((value for _, _, values in panel.series for value in values), panel.log_scale)
+    y = value_scale(_values(panel), panel.log_scale)
     lanes = _lanes(marks, x)
     placed = [(mark, lane) for mark, lane in zip(marks, lanes, strict=True) if lane < MOST_LANES]
     parts = [
         f'<svg class="plot" height="{HEIGHT}" role="img" aria-labelledby="{key}-t" aria-describedby="{key}-d">',
         f'<title id="{key}-t">{_text(panel.title)}</title><desc id="{key}-d">{_text(describe(panel))}</desc>',
         *_grid(x, y),
+        *_area(panel, x, y),
+        *_level(panel, y),
+        *_verticals(panel, x),
         *(_band(mark, lane, x) for mark, lane in placed),
         *_curves(panel, x, y),
         *_dots(panel, x, y),
@@ -78,9 +81,22 @@ def describe(panel: Panel) -> str:
             )
         else:
             told.append(f"{name} has no finite value")
+    if panel.band is not None and panel.band[2]:
+        told.append(f"{panel.band[0]} between {shown(min(panel.band[2]))} and {shown(max(panel.band[3]))}")
+    told += [f"{text}, step {step}" for step, text in panel.marks]
     if panel.nonfinite:
         told.append(f"not finite from step {panel.nonfinite[0]}")
     return "; ".join(told) + "."
+
+
+def _values(panel: Panel) -> Iterator[float]:
+    """Everything that has to fit on the value axis."""
+    for _, _, values in panel.series:
+        yield from values
+    if panel.band is not None:
+        yield from (*panel.band[2], *panel.band[3])
+    if panel.level is not None:
+        yield panel.level
 
 
 def _text(text: str) -> str:
@@ -101,6 +117,38 @@ def _grid(x: Scale, y: Scale) -> Iterator[str]:
     for i, (value, label) in enumerate(ticks(x, 8)):
         odd = " odd" if i % 2 else ""  # left out on a narrow screen
         yield f'<text class="tick{odd}" x="{_percent(x(value))}" y="{HEIGHT + 18}" text-anchor="middle">{label}</text>'
+
+
+def _area(panel: Panel, x: Scale, y: Scale) -> Iterator[str]:
+    """The band of other runs, under the curves."""
+    if panel.band is None:
+        return
+    name, steps, lows, highs = panel.band
+    there = [(step, value) for step, value in zip(steps, lows, strict=True) if _drawable(value, y)]
+    back = [(step, value) for step, value in zip(steps, highs, strict=True) if _drawable(value, y)]
+    points = " ".join(f"{round(x(s) * GRID_X)},{round((1 - y(v)) * GRID_Y)}" for s, v in [*there, *reversed(back)])
+    yield (
+        f'<svg width="100%" height="100%" viewBox="0 0 {GRID_X} {GRID_Y}" preserveAspectRatio="none">'
+        f'<polygon class="area" points="{points}"><title>{_text(name)}</title></polygon></svg>'
+    )
+
+
+def _level(panel: Panel, y: Scale) -> Iterator[str]:
+    """A value to compare with, across the picture."""
+    if panel.level is not None and _drawable(panel.level, y):
+        at = _percent(1 - y(panel.level))
+        yield f'<line class="level" x2="100%" y1="{at}" y2="{at}"><title>{shown(panel.level)}</title></line>'
+
+
+def _verticals(panel: Panel, x: Scale) -> Iterator[str]:
+    """Steps to mark, from top to bottom, with a word each."""
+    for step, text in panel.marks:
+        at, late = x(step), x(step) > 0.7
+        side = f'dx="{-6 if late else 6}" text-anchor="{"end" if late else "start"}"'
+        yield (
+            f'<line class="vertical" x1="{_percent(at)}" x2="{_percent(at)}" y1="0" y2="{HEIGHT}"/>'
+            f'<text class="vertical" x="{_percent(at)}" y="14" {side}>{_text(text)}, step {step}</text>'
+        )
 
 
 def _lanes(marks: Sequence[Mark], x: Scale) -> list[int]:

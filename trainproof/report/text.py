@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from trainproof.report.compared import FIGURE_HEADER, baseline_row, change_rows, figure_row, sentence
 from trainproof.report.escape import clipped, exact, printable, shown
 from trainproof.report.spark import ASCII_BLOCKS, BLOCKS, marks, sparkline
 from trainproof.report.wording import by_reason, counts, headline, plural, span, title, told, where
-from trainproof.verdict import Finding, Report, RunReport, Severity, Verdict
+from trainproof.verdict import Compared, Finding, Report, RunReport, Severity, Verdict
 
 _COLORS = {"PASS": "32", "WARN": "33", "FAIL": "31", "SKIP": "36", "INFO": "34", "dim": "2"}
 INDENT = " " * 6
+#: under a label
+DEEPER = INDENT + " " * 10
 #: width of the words that stand before a finding's limits, its fix and its page
 LABEL = 10
 #: evidence rows shown for one finding, characters of a metric's name, codes named for one reason, dropped lines shown
 MOST_EVIDENCE, MOST_NAME, MOST_CODES, MOST_DROPPED = 8, 40, 3, 3
+#: baselines and changed settings shown of a comparison
+MOST_BASELINES, MOST_CHANGES = 8, 12
 NARROWEST, WIDEST, WIDEST_CURVE = 40, 110, 64
 
 
@@ -110,6 +115,8 @@ def _run(run: RunReport, pen: _Pen) -> Iterator[str]:
         yield ""
         yield from _finding(finding, where(run), pen)
     yield ""
+    if run.compared is not None:
+        yield from _compared(run.compared, pen)
     yield from _what_ran(run, pen)
 
 
@@ -171,6 +178,35 @@ def _evidence(finding: Finding, line: str) -> Iterator[str]:
         yield f"{INDENT}  {'  '.join(cells)}  {line} {number:>{widths[3]}}"
     if len(finding.evidence) > MOST_EVIDENCE:
         yield f"{INDENT}  and {plural(len(finding.evidence) - MOST_EVIDENCE, 'more point')}"
+
+
+def _compared(compared: Compared, pen: _Pen) -> Iterator[str]:
+    yield from pen.labelled("compared", f"with {sentence(compared)}")
+    for one in compared.baselines[:MOST_BASELINES]:
+        label, verdict, matched, said = baseline_row(one)
+        yield from pen.wrap(f"{label} ({verdict}, {matched} records matched{', ' + said if said else ''})", DEEPER)
+    if len(compared.baselines) > MOST_BASELINES:
+        yield f"{DEEPER}and {plural(len(compared.baselines) - MOST_BASELINES, 'more baseline')}"
+    if compared.figures:
+        yield ""
+        yield from _table([FIGURE_HEADER, *map(figure_row, compared.figures)], pen)
+        yield ""
+    for number, (name, theirs, mine) in enumerate(change_rows(compared)[:MOST_CHANGES]):
+        yield from pen.labelled("" if number else "changed", f"{name}: {theirs} -> {mine}")
+    if len(compared.changes) > MOST_CHANGES:
+        yield f"{DEEPER}and {plural(len(compared.changes) - MOST_CHANGES, 'more setting')}"
+
+
+def _table(rows: Sequence[tuple[str, ...]], pen: _Pen) -> Iterator[str]:
+    """Columns as wide as they need; the first is text, the others are numbers."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for number, row in enumerate(rows):
+        cells = [
+            f"{row[0]:<{widths[0]}}",
+            *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)),
+        ]
+        line = "  ".join(cells)
+        yield INDENT + (line if number else pen.paint(line, "dim"))
 
 
 def _what_ran(run: RunReport, pen: _Pen) -> Iterator[str]:

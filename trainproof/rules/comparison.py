@@ -260,5 +260,6 @@ def end_above_baseline(seen: Comparison, t: ComparisonThresholds) -> Seen:
     What to try
     Compare the checkpoints before and after the step at which the ratio rises.
     """
-    each = against_all(seen, seen.loss, t.level_records, lambda i, p: _level(p, i, _stretch(len(p), t), t))
+    width = t.level_records
+    each = against_all(seen, seen.loss, width, lambda i, p: _level(p, i, _stretch(len(p), t), t), equal_ones=True)
     yield from told("TP977", seen, outcome(seen.loss, f"end {seen.loss}", each, t.loss_warn, t), t)

@@ -54,9 +54,16 @@ class Outcome(NamedTuple):
         return math.expm1(value) if self.each[0].relative else value
 
 
-def against_all(seen: Comparison, metric: str, least: int, look: Callable[[int, Pairs], Against]) -> list[Against]:
-    """`look` at the pairs of each baseline that has at least `least` of them. Raises CannotTell when none has."""
+def against_all(
+    seen: Comparison, metric: str, least: int, look: Callable[[int, Pairs], Against], *, equal_ones: bool = False
+) -> list[Against]:
+    """`look` at the pairs of each baseline that has at least `least` of them. Raises CannotTell when none has.
+
+    equal_ones: fewer will do where all of them are equal: there is no noise to tell.
+    """
     usable = seen.usable(metric, least)
+    if not usable and equal_ones:
+        usable = [(i, pairs) for i, pairs in seen.usable(metric) if np.array_equal(pairs.run, pairs.base)]
     if not usable:
         most = max(map(len, seen.matched(metric)), default=0)
         raise CannotTell(f"{most} matched records of {metric}, needs {least}")
