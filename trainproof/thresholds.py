@@ -575,7 +575,7 @@ class ComparisonThresholds(msgspec.Struct, frozen=True):
 
     # TP973 integer-loss-ratio. Source: public reports of summed accumulation steps (ratios of 5.000 and 5.000).
     integer_records: int = 5  # matched records
-    integer_spread: float = 0.05  # robust standard deviation over the median
+    integer_spread: float = 0.05  # robust standard deviation of the log ratio
     integer_near: float = 0.03  # relative distance from the integer ...
     integer_off: float = 0.25  # ... and absolute
     integer_most: int = 64

@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 
 from trainproof.comparing.comparison import Comparison
-from trainproof.comparing.levels import scale_of
 from trainproof.comparing.matching import Pairs
 from trainproof.decimate import decimate
 from trainproof.frame import Floats, Series
@@ -48,7 +47,7 @@ def _drawn(name: str, pairs: Pairs, value: Floats) -> tuple[str, tuple[int, ...]
 
 
 def _ratio(baseline: int, pairs: Pairs, count: int) -> tuple[str, tuple[int, ...], tuple[float, ...]] | None:
-    if scale_of(pairs) is not None:
+    if pairs.scale is not None:
         return None
     return _drawn("ratio" if count == 1 else f"ratio to baseline {baseline + 1}", pairs, pairs.run / pairs.base)
 

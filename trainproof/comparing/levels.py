@@ -14,9 +14,6 @@ from trainproof.frame import Floats
 from trainproof.thresholds import ComparisonThresholds
 from trainproof.verdict import Severity
 
-#: the part of a range that an ordinary value lies in, for values that have no ratio
-RANGE = (0.05, 0.95)
-
 
 class Gap(NamedTuple):
     """How far the run stands above one baseline: log units (or shares of the baseline's range), standard error, degrees of freedom.
@@ -50,21 +47,6 @@ class Standing(NamedTuple):
         return self.warn + self.noise
 
 
-def log_ratio(pairs: Pairs, scale: float | None) -> Floats:
-    """The run over the baseline at each pair: log(run / base), or (run - base) / scale where a scale is given."""
-    if scale is not None:
-        return (pairs.run - pairs.base) / scale
-    return np.log(pairs.run) - np.log(pairs.base)
-
-
-def scale_of(pairs: Pairs) -> float | None:
-    """None when all values are positive, so that ratios mean something; else the range of the baseline's values."""
-    if len(pairs) == 0 or (pairs.run.min() > 0 and pairs.base.min() > 0):
-        return None
-    low, high = np.quantile(pairs.base, RANGE)
-    return float(high - low) or math.nan
-
-
 def noise_of(ratio: Floats, width: int, t: ComparisonThresholds, share: float = 0.5) -> tuple[float, float]:
     """(standard error of the median of `width` neighbouring ratios, its degrees of freedom), from the last `share` of the ratios.
 
@@ -90,10 +72,12 @@ def level_gap(ratio: Floats, width: int, t: ComparisonThresholds, *, quantum: fl
 
 
 def print_steps(pairs: Pairs) -> float:
-    """What rounding may have moved the log ratio by: half a printed step of each side over its level."""
+    """What rounding may have moved the log ratio by: half a printed step of each side over its level; 0 where there is no ratio."""
     steps = 0.0
+    if pairs.scale is not None:
+        return steps
     for value in (pairs.run, pairs.base):
-        level = float(np.median(np.abs(value)))
+        level = float(np.median(np.abs(stats.thinned(value))))
         steps += stats.print_quantum(value) / (2 * level) if level > 0 else 0.0
     return steps
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from trainproof.frame import Floats, Ints
 
 #: share of the rarer run's records on equal positions from which on only those are compared
 EQUAL_SHARE = 0.5
+#: the part of a baseline's values that makes a scale for those that have no ratio
+RANGE = (0.05, 0.95)
 #: records needed to tell an averaged loss from a single one by its noise
 AVERAGED_RECORDS = 8
 
@@ -19,7 +22,8 @@ AVERAGED_RECORDS = 8
 class Pairs:
     """Matched finite values, shape (n,): position, the run's and the baseline's value, and the step and line of each.
 
-    `how` is "steps" (equal positions), "intervals" (of the run that logs more rarely) or "stretches" (of a stored summary).
+    `how` is "steps" (equal positions), "intervals" (of the run that logs more rarely) or "stretches" (of a stored summary). `ratio` is
+    the run over the baseline as a logarithm, or where values are not positive as (run - baseline) / `scale`.
     """
 
     def __init__(
@@ -31,6 +35,21 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @cached_property
+    def scale(self) -> float | None:
+        """None where all values are positive, so that ratios mean something; else the range of the baseline's middle 90 %."""
+        if not len(self) or (self.run.min() > 0 and self.base.min() > 0):
+            return None
+        low, high = np.quantile(self.base, RANGE)
+        return float(high - low) or math.nan
+
+    @cached_property
+    def ratio(self) -> Floats:
+        """log(run / baseline), or (run - baseline) / scale, shape (n,); 0 exactly where the values are equal."""
+        if self.scale is not None:
+            return (self.run - self.base) / self.scale
+        return np.log(self.run / self.base)
 
     def last(self, count: int) -> Pairs:
         """The last `count` pairs."""
@@ -51,6 +70,9 @@ _NO_VALUES, _NO_STEPS = np.empty(0), np.empty(0, np.int64)
 NO_PAIRS = Pairs(_NO_VALUES, _NO_VALUES, _NO_VALUES, (_NO_STEPS, _NO_STEPS), (_NO_STEPS, _NO_STEPS), "steps")
 
 
+Index = Ints | slice
+
+
 def match(run: Curve, base: Curve) -> Pairs:
     """The matched records of the shared range; none when the ranges do not meet."""
     if not len(run.x) or not len(base.x):
@@ -59,20 +81,16 @@ def match(run: Curve, base: Curve) -> Pairs:
         return _stretches(run, base, base.start)
     mine, theirs = _equal(run.x, base.x)
     rarer = min(_shared(run.x, base.x), _shared(base.x, run.x))
-    if len(mine) >= EQUAL_SHARE * rarer and not _averaged(run, base, mine, theirs):
+    if len(run.x[mine]) >= EQUAL_SHARE * rarer and not _averaged(run, base, mine, theirs):
         return _pairs(run, run.value[mine], base, base.value[theirs], mine, theirs, "steps")
     return _intervals(run, base)
 
 
-def _equal(x: Floats, y: Floats) -> tuple[Ints, Ints]:
-    """Indices of the equal positions."""
-    if len(x) == len(y) and np.array_equal(x, y):
-        same = np.arange(len(x))
-        return same, same
-    short, long = (x, y) if len(x) <= len(y) else (y, x)
-    if np.array_equal(short, long[: len(short)]):  # a prefix: spare the sort
-        same = np.arange(len(short))
-        return same, same
+def _equal(x: Floats, y: Floats) -> tuple[Index, Index]:
+    """Where the equal positions are."""
+    common = min(len(x), len(y))
+    if np.array_equal(x[:common], y[:common]):  # the same steps, or a prefix of them: spare the sort
+        return slice(0, common), slice(0, common)
     _, mine, theirs = np.intersect1d(x, y, assume_unique=True, return_indices=True)
     return mine, theirs
 
@@ -83,15 +101,14 @@ def _shared(x: Floats, y: Floats) -> int:
     return int(hi[1] - lo[0])
 
 
-def _averaged(run: Curve, base: Curve, mine: Ints, theirs: Ints) -> bool:
+def _averaged(run: Curve, base: Curve, mine: Index, theirs: Index) -> bool:
     """Whether the run that logs more rarely logs means over its interval: its noise is nearer to that of a mean than of a record."""
-    if not len(mine) or 2 * np.count_nonzero(run.value[mine] == base.value[theirs]) > len(mine):
-        return False
     rare, often = (run, base) if _spacing(run.x) >= _spacing(base.x) else (base, run)
     times = _spacing(rare.x) / _spacing(often.x)
     if times < 2 or min(len(rare.x), len(often.x)) < AVERAGED_RECORDS:
         return False
-    return bool(0 < _noise(rare.value) < _noise(often.value) / times**0.25)
+    equal = np.count_nonzero(run.value[mine] == base.value[theirs])
+    return bool(2 * equal <= len(run.x[mine]) and 0 < _noise(rare.value) < _noise(often.value) / times**0.25)
 
 
 def _spacing(x: Floats) -> float:
@@ -148,7 +165,7 @@ def _means(value: Floats, lo: Ints, hi: Ints) -> Floats:
     )
 
 
-def _pairs(run: Curve, values: Floats, base: Curve, levels: Floats, mine: Ints, theirs: Ints, how: str) -> Pairs:
+def _pairs(run: Curve, values: Floats, base: Curve, levels: Floats, mine: Index, theirs: Index, how: str) -> Pairs:
     logged, base_logged = (run.step[mine], run.line[mine]), (base.step[theirs], base.line[theirs])
     pairs = Pairs(run.x[mine], values, levels, logged, base_logged, how)
     finite = np.isfinite(values) & np.isfinite(levels)

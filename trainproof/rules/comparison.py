@@ -9,7 +9,7 @@ import numpy as np
 
 from trainproof import stats
 from trainproof.comparing.comparison import Comparison
-from trainproof.comparing.levels import Gap, level_gap, log_ratio, noise_of, print_steps, scale_of
+from trainproof.comparing.levels import Gap, level_gap, noise_of, print_steps
 from trainproof.comparing.matching import Pairs
 from trainproof.rules import (  # noqa: F401  registers the other rules of the family
     comparison_costs,
@@ -23,10 +23,9 @@ from trainproof.thresholds import ComparisonThresholds
 
 def _level(pairs: Pairs, baseline: int, window: int, t: ComparisonThresholds) -> Against:
     """The run against a baseline over the last `window` pairs."""
-    scale, part = scale_of(pairs), pairs.last(window)
-    quantum = print_steps(part) if scale is None else 0.0
-    found = level_gap(log_ratio(pairs, scale), len(part), t, quantum=quantum)
-    return Against(baseline, part, float(np.median(part.run)), float(np.median(part.base)), found, scale is None)
+    part = pairs.last(window)
+    found = level_gap(pairs.ratio, len(part), t, quantum=print_steps(part))
+    return Against(baseline, part, float(np.median(part.run)), float(np.median(part.base)), found, pairs.scale is None)
 
 
 def _stretch(n: int, t: ComparisonThresholds) -> int:
@@ -102,12 +101,11 @@ def floor_above_baseline(seen: Comparison, t: ComparisonThresholds) -> Seen:
     """
 
     def look(i: int, pairs: Pairs) -> Against:
-        scale, width = scale_of(pairs), _stretch(len(pairs), t)
-        ratio = log_ratio(pairs, scale)
+        scale, ratio, width = pairs.scale, pairs.ratio, _stretch(len(pairs), t)
         run, base = (float(stats.block_medians(x, len(x) // width).min()) for x in (pairs.run, pairs.base))
         value = math.log(run / base) if scale is None else (run - base) / scale
         se, df = noise_of(ratio, width, t, share=1.0)
-        quantum = print_steps(pairs) if scale is None else 0.0
+        quantum = print_steps(pairs)
         return Against(i, pairs, run, base, Gap(value, math.hypot(se, quantum / t.noise_se), df), scale is None)
 
     each = against_all(seen, seen.loss, t.level_records, look)
@@ -133,7 +131,7 @@ def integer_loss_ratio(seen: Comparison, t: ComparisonThresholds) -> Seen:
     Training does not make such a ratio; a sum in the place of a mean does, and it scales the gradients and the effective rate too.
 
     Formula
-    1.4826 MAD / median of run / baseline < 5 % over at least 5 matched records, and the median within 3 % (and 0.25) of N or 1 / N,
+    1.4826 MAD of log(run / baseline) < 5 % over at least 5 matched records, and the median within 3 % (and 0.25) of N or 1 / N,
     2 <= N <= 64. The ratio of the gradient norms is told beside it.
 
     False positives
@@ -168,21 +166,17 @@ def integer_loss_ratio(seen: Comparison, t: ComparisonThresholds) -> Seen:
 
 def _integer(pairs: Pairs, baseline: int, t: ComparisonThresholds) -> tuple[Against, str, float] | None:
     """The ratio as a whole number or one over it, if it is one."""
-    if scale_of(pairs) is not None:
+    if pairs.scale is not None:
         return None
-    ratio = pairs.run / pairs.base
-    middle = float(np.median(ratio))
-    spread = stats.MAD_TO_SIGMA * float(np.median(np.abs(ratio - middle)))
-    factor = max(middle, 1 / middle)
-    whole = round(factor) if math.isfinite(factor) else 0
-    off = abs(factor - whole)
-    if (
-        not 2 <= whole <= t.integer_most
-        or off > min(t.integer_near * whole, t.integer_off)
-        or spread >= t.integer_spread * middle
-    ):
+    level = float(np.median(pairs.ratio))
+    factor = math.exp(min(abs(level), 700.0))
+    whole = round(factor)
+    if not 2 <= whole <= t.integer_most or abs(factor - whole) > min(t.integer_near * whole, t.integer_off):
         return None
-    against = Against(baseline, pairs, middle, 1.0, Gap(math.log(middle), 0.0, len(pairs)))
+    if stats.MAD_TO_SIGMA * float(np.median(np.abs(pairs.ratio - level))) >= t.integer_spread:
+        return None
+    middle = math.exp(level)
+    against = Against(baseline, pairs, middle, 1.0, Gap(level, 0.0, len(pairs)))
     return against, f"{whole}" if middle > 1 else f"1/{whole}", middle
 
 
@@ -217,8 +211,7 @@ def improvement_lost(seen: Comparison, t: ComparisonThresholds) -> Seen:
     gains: list[float] = []
 
     def look(i: int, pairs: Pairs) -> Against:
-        scale, width = scale_of(pairs), _stretch(len(pairs), t)
-        ratio = log_ratio(pairs, scale)
+        scale, ratio, width = pairs.scale, pairs.ratio, _stretch(len(pairs), t)
         se, df = noise_of(ratio, width, t, share=1.0)
         change = [(float(np.median(x[:width])), float(np.median(x[-width:]))) for x in (pairs.run, pairs.base)]
         before, after = change[1]

@@ -8,7 +8,7 @@ import re
 import numpy as np
 
 from trainproof.comparing.comparison import Comparison
-from trainproof.comparing.levels import Gap, level_gap, log_ratio
+from trainproof.comparing.levels import Gap, level_gap
 from trainproof.comparing.matching import Pairs
 from trainproof.rules.registry import INFO, WARN, CannotTell, Sighting, rule
 from trainproof.rules.standings import Against, Seen, against_all, outcome, told
@@ -152,7 +152,7 @@ def grad_norm_level(seen: Comparison, t: ComparisonThresholds) -> Seen:
             part,
             float(np.median(part.run)),
             float(np.median(part.base)),
-            level_gap(log_ratio(pairs, None), len(part), t),
+            level_gap(pairs.ratio, len(part), t),
         )
 
     each = against_all(seen, "grad_norm", t.end_records, look)
@@ -206,7 +206,7 @@ def slower_than_baseline(seen: Comparison, t: ComparisonThresholds) -> Seen:
             part,
             float(np.median(part.run)),
             float(np.median(part.base)),
-            level_gap(sign * log_ratio(part, None), len(part), t),
+            level_gap(sign * part.ratio, len(part), t),
         )
 
     each = against_all(seen, metric, t.cost_records, look)
@@ -252,4 +252,5 @@ def more_memory(seen: Comparison, t: ComparisonThresholds) -> Seen:
 
 
 def _positive(pairs: Pairs) -> Pairs:
-    return pairs.take((pairs.run > 0) & (pairs.base > 0))
+    positive = (pairs.run > 0) & (pairs.base > 0)
+    return pairs if positive.all() else pairs.take(positive)

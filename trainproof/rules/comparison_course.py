@@ -9,7 +9,7 @@ import numpy as np
 
 from trainproof import stats
 from trainproof.comparing.comparison import Comparison
-from trainproof.comparing.levels import Gap, level_gap, log_ratio, noise_of, scale_of
+from trainproof.comparing.levels import Gap, level_gap, noise_of
 from trainproof.comparing.matching import Pairs
 from trainproof.rules.registry import INFO, SUPERVISED, WARN, CannotTell, Sighting, rule
 from trainproof.rules.standings import Against, Seen, against_all, outcome, told
@@ -47,8 +47,7 @@ def slower_slope(seen: Comparison, t: ComparisonThresholds) -> Seen:
     """
 
     def look(i: int, pairs: Pairs) -> Against:
-        scale = scale_of(pairs)
-        ratio = log_ratio(pairs, scale)
+        scale, ratio = pairs.scale, pairs.ratio
         seen_trend = stats.trend(ratio, 0, len(ratio))
         blocks = stats.block_medians(ratio)
         line = seen_trend.change * np.linspace(-0.5, 0.5, len(blocks))
@@ -148,7 +147,7 @@ def _behind(hit: _Reached, t: ComparisonThresholds) -> bool:
     """Whether the run's loss was clearly above the baseline's where the baseline reached the target."""
     width = max(t.end_records, len(hit.pairs) // t.divergence_blocks)
     until = hit.pairs.take(slice(0, hit.at + 1))
-    apart = level_gap(log_ratio(until, scale_of(hit.pairs)), min(width, len(until)), t, share=1.0)
+    apart = level_gap(until.ratio, min(width, len(until)), t, share=1.0)
     return apart.value - stats.student_limit(t.noise_se, apart.df) * apart.se > t.loss_warn
 
 
@@ -206,7 +205,7 @@ def first_divergence(seen: Comparison, t: ComparisonThresholds) -> Seen:
 
 def _apart_since(pairs: Pairs, t: ComparisonThresholds) -> int | None:
     """The first pair of the stretches at the end in which the ratio is on one side by more than noise."""
-    ratio = log_ratio(pairs, scale_of(pairs))
+    ratio = pairs.ratio
     count = min(t.divergence_blocks, len(pairs) // t.level_records)
     levels = stats.block_medians(ratio, count)
     width = len(ratio) // len(levels)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from trainproof.comparing.comparison import Comparison
-from trainproof.comparing.levels import level_gap, log_ratio, scale_of
+from trainproof.comparing.levels import level_gap
 from trainproof.comparing.matching import Pairs
 from trainproof.names import higher_is_better
 from trainproof.rules.registry import FAIL, CannotTell, rule
@@ -73,11 +73,10 @@ def _one(seen: Comparison, metric: str, higher: bool, t: ComparisonThresholds) -
     loss = metric.startswith(("eval/loss", "test/loss"))
 
     def look(i: int, pairs: Pairs) -> Against:
-        scale = scale_of(pairs)
-        ratio = log_ratio(pairs, scale) * (-1 if higher else 1)
+        ratio = pairs.ratio * (-1 if higher else 1)
         part = pairs.last(max(t.eval_records, int(t.eval_share * len(pairs))))
         found = level_gap(ratio, len(part), t, share=1.0)
-        return Against(i, part, float(np.median(part.run)), float(np.median(part.base)), found, scale is None)
+        return Against(i, part, float(np.median(part.run)), float(np.median(part.base)), found, pairs.scale is None)
 
     each = against_all(seen, metric, 1, look)
     if all(math.isnan(one.gap.se) for one in each) and len(each) < t.eval_seeds:
