@@ -54,11 +54,10 @@ def along(axis: Axis, one: Reference, metric: str) -> Curve | None:
         return curve
     x = _positions(one, axis.kind, curve.x)
     start = None if curve.start is None else _positions(one, axis.kind, curve.start)
-    known = np.isfinite(x) if start is None else np.isfinite(x) & np.isfinite(start)
-    known &= np.append(True, np.diff(np.maximum.accumulate(np.where(known, x, -math.inf))) > 0)
-    return Curve(
-        x[known], curve.value[known], curve.step[known], curve.line[known], None if start is None else start[known]
-    )
+    kept = np.flatnonzero(np.isfinite(x) if start is None else np.isfinite(x) & np.isfinite(start))
+    if len(kept):
+        kept = kept[np.append(True, np.diff(x[kept]) > 0)]
+    return Curve(x[kept], curve.value[kept], curve.step[kept], curve.line[kept], None if start is None else start[kept])
 
 
 def _positions(one: Reference, kind: str, step: Floats) -> Floats:
