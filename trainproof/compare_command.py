@@ -67,9 +67,11 @@ def run_compare(own: CompareOptions, shared: Mapping[str, Any]) -> int:
 
 def _others(own: CompareOptions) -> list[str]:
     """The baselines, each once, and without the run itself where others are left: a glob may match it too."""
-    once = list({os.path.realpath(path): path for path in own.baselines}.values())
-    others = [path for path in once if os.path.realpath(path) != os.path.realpath(own.run)]
-    return others if others or own.names or own.against else once
+    once: dict[str, str] = {}
+    for path in own.baselines:
+        once.setdefault(os.path.realpath(path), path)
+    others = [path for real, path in once.items() if real != os.path.realpath(own.run)]
+    return others if others or own.names or own.against else list(once.values())
 
 
 def add_baseline(

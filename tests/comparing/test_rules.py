@@ -212,26 +212,26 @@ def evaluated(seed: int, *, loss: float = 1.5, accuracy: float = 0.8, evals: int
 
 
 @pytest.mark.parametrize(
-    ("changed", "severity", "metric"),
+    ("loss", "accuracy", "severity", "metric"),
     [
-        ({"loss": 1.6}, FAIL, "eval/loss"),
-        ({"loss": 1.55}, WARN, "eval/loss"),
-        ({"accuracy": 0.74}, WARN, "eval/accuracy"),
-        ({"accuracy": 0.6}, FAIL, "eval/accuracy"),
+        (1.6, 0.8, FAIL, "eval/loss"),
+        (1.55, 0.8, WARN, "eval/loss"),
+        (1.5, 0.74, WARN, "eval/accuracy"),
+        (1.5, 0.6, FAIL, "eval/accuracy"),
     ],
 )
 def test_tp978_a_metric_that_is_worse_in_its_own_direction(
-    changed: dict[str, float], severity: Severity, metric: str
+    loss: float, accuracy: float, severity: Severity, metric: str
 ) -> None:
-    report = compared(evaluated(1, **changed), evaluated(2))
+    report = compared(evaluated(1, loss=loss, accuracy=accuracy), evaluated(2))
     seen = [f for f in report.findings if f.rule == "TP978"]
     assert [(f.severity, f.evidence[0].metric) for f in seen] == [(severity, metric)]
-    assert ("below" if "accuracy" in changed else "above") in seen[0].message
+    assert ("below" if metric == "eval/accuracy" else "above") in seen[0].message
 
 
-@pytest.mark.parametrize("changed", [{"loss": 1.2}, {"accuracy": 0.9}])
-def test_tp978_a_better_metric_is_not_told(changed: dict[str, float]) -> None:
-    assert severities(compared(evaluated(1, **changed), evaluated(2))) == {}
+@pytest.mark.parametrize(("loss", "accuracy"), [(1.2, 0.8), (1.5, 0.9)])
+def test_tp978_a_better_metric_is_not_told(loss: float, accuracy: float) -> None:
+    assert severities(compared(evaluated(1, loss=loss, accuracy=accuracy), evaluated(2))) == {}
 
 
 def test_tp978_small_shares_need_a_difference_that_counts() -> None:
