@@ -120,3 +120,13 @@ def test_what_is_read_by_guess_is_a_warning_at_most_unless_a_value_is_not_finite
         guessed="read as lines of `key: value`, counted by step"
     )
     assert judge_run(nan).verdict is Verdict.FAIL
+
+
+def test_a_loss_that_is_summed_up_is_not_taken_for_one_that_diverges() -> None:
+    losses = 1 + np.exp(-np.arange(200) / 60) + 0.05 * np.random.default_rng(0).normal(size=200)
+    run = judge_run(make_frame(loss=np.cumsum(losses)))
+    assert run.skipped["TP203"] == "the loss is a sum since the start; log its mean"
+    assert run.findings == ()
+    assert run.verdict is Verdict.PASS or run.reason
+    diverging = judge_run(make_frame(loss=losses * np.exp(np.arange(200) / 60)))
+    assert diverging.verdict is Verdict.FAIL

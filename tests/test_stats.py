@@ -173,3 +173,20 @@ def test_a_running_mean_is_told_from_noise_and_from_a_smooth_curve() -> None:
     assert stats.is_running_mean(np.cumsum(raw) / np.arange(1, 501))
     assert not stats.is_running_mean(raw)
     assert not stats.is_running_mean(1 / np.arange(1.0, 501))
+
+
+@given(seed=st.integers(0, 50), epochs=st.integers(1, 4), noise=st.sampled_from([0.0, 0.05, 0.2]))
+def test_a_sum_since_the_start_or_since_that_of_each_epoch_is_known(seed: int, epochs: int, noise: float) -> None:
+    losses = (1 + np.exp(-np.arange(160) / 60)) * np.random.default_rng(seed).lognormal(0, noise, 160)
+    sums = np.concatenate([np.cumsum(part) for part in np.array_split(losses, epochs)])
+    assert stats.is_running_sum(sums)
+    assert not stats.is_running_sum(losses)
+    assert not stats.is_running_sum(np.cumsum(losses) / np.arange(1, 161))
+    assert not stats.is_running_sum(losses * np.exp(np.arange(160) / 40))  # it diverges
+
+
+def test_a_smooth_rise_is_no_sum() -> None:
+    assert not stats.is_running_sum(np.linspace(2, 20, 100))
+    assert not stats.is_running_sum(np.exp(np.arange(100) / 10))
+    assert not stats.is_running_sum(np.ones(100))
+    assert not stats.is_running_sum(np.cumsum(np.ones(40)))  # too few to tell

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainproof import __version__
+from trainproof import __version__, stats
 from trainproof.errors import UsageError
 from trainproof.folding import fold_related
 from trainproof.frame import Frame, Source
@@ -33,6 +33,10 @@ from trainproof.verdict import (
 JUDGING_FAMILIES = frozenset({"loss", "learning_rate", "gradients", "evaluation", "preference"})
 #: ... and rules outside these families that judge the loss itself.
 JUDGING_RULES = frozenset({"TP101", "TP110"})
+
+
+#: Families whose rules ask of the loss where it stands and where it goes: not of one that is summed up over the records.
+LEVEL_FAMILIES = frozenset({"loss", "data_order", "evaluation", "gradients"})
 
 
 class Settings(NamedTuple):
@@ -163,6 +167,8 @@ def _unmet_need(rule: Rule, frame: Frame) -> str | None:
     records = len(frame[first]) if first in frame else frame.records
     if records < rule.min_records:
         return f"{records} records, needs {rule.min_records}"
+    if rule.family in LEVEL_FAMILIES and "loss" in rule.needs and frame["loss"].finite.memo(stats.is_running_sum):
+        return "the loss is a sum since the start; log its mean"
     return None
 
 

@@ -397,6 +397,25 @@ def print_quantum(x: Floats, most_digits: int = 6) -> float:
     return 0.0
 
 
+def is_running_sum(x: Floats) -> bool:
+    """True when x looks like a sum since the start, or since the start of each epoch: it rises by its first value, again and again.
+
+    It falls at most in one record of ten, and then to one to three rises; what it rises by does not grow, and it reaches eight rises
+    and more. A noisy loss falls in half of its records; one that diverges starts far above its first rise. 48 records at least.
+    """
+    if len(x) < 48:
+        return False
+    steps = np.diff(x)
+    falls = steps < 0
+    rises = steps[~falls]
+    if falls.mean() > 0.1 or not rises.min() > 0:
+        return False
+    usual, quarter = median(rises), len(rises) // 4
+    begins = np.append(x[0], x[1:][falls])
+    steady = median(rises[-quarter:]) <= 2 * median(rises[:quarter]) and float(x.max()) >= 8 * usual
+    return steady and bool((begins >= 0.3 * usual).all() and (begins <= 3 * usual).all())
+
+
 def is_running_mean(x: Floats) -> bool:
     """True when x looks like a mean since the start: its steps shrink as 1/n (a single record can hardly move it any more).
 
