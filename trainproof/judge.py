@@ -99,20 +99,26 @@ def judge_run(frame: Frame, settings: Settings = DEFAULTS) -> RunReport:
     judged = False
     with np.errstate(all="ignore"):  # a log may hold the largest floats there are; rules compare, they do not warn
         for rule in selected_rules(settings):
-            try:
-                sightings = list(_run_rule(rule, frame, settings))
-            except CannotTell as reason:
-                skipped[rule.code] = str(reason)
-                continue
-            except Exception as error:
-                if not rule.plugin:
-                    raise
-                skipped[rule.code] = f"{rule.plugin} failed: {described(error)}"
+            found, reason = ask_rule(rule, frame, settings)
+            if reason is not None:
+                skipped[rule.code] = reason
                 continue
             checked.append(rule.code)
             judged = judged or rule.family in JUDGING_FAMILIES or rule.code in JUDGING_RULES
-            findings += [finding_of(rule, s, frame) for s in sightings]
+            findings += found
     return _report(frame, settings, findings, checked, skipped, judged and not _too_short(frame, settings))
+
+
+def ask_rule(rule: Rule, frame: Frame, settings: Settings) -> tuple[list[Finding], str | None]:
+    """What one rule says of a run; and why it was skipped, if it was. To be called where numpy's errors are ignored."""
+    try:
+        return [finding_of(rule, seen, frame) for seen in _run_rule(rule, frame, settings)], None
+    except CannotTell as reason:
+        return [], str(reason)
+    except Exception as error:
+        if not rule.plugin:
+            raise
+        return [], f"{rule.plugin} failed: {described(error)}"
 
 
 def unjudged_run(path: str, why: str) -> RunReport:
@@ -135,13 +141,21 @@ def _run_rule(rule: Rule, frame: Frame, settings: Settings) -> Iterator[Sighting
         if unmet:
             reasons.append(unmet)
             continue
+        earliest = _earliest(rule, view)
         try:
-            yield from rule.check(view, thresholds)
+            for seen in rule.check(view, thresholds):
+                yield seen if seen.flagged_step >= earliest else seen._replace(flagged_step=earliest)
             ran = True
         except CannotTell as reason:
             reasons.append(str(reason))
     if not ran:
         raise CannotTell(reasons[0])
+
+
+def _earliest(rule: Rule, view: Frame) -> int:
+    """The step before which the rule had too few records to say anything."""
+    series = view[rule.needs[0]] if rule.needs and rule.needs[0] in view else view.main
+    return int(series.step[rule.min_records - 1]) if series is not None and rule.min_records > 1 else -(2**62)
 
 
 def _views(rule: Rule, frame: Frame) -> Iterator[Frame]:

@@ -196,9 +196,10 @@ def _counts(n: int) -> Ints:
     return counts
 
 
-def is_scheduled(n: int) -> bool:
-    """Whether a log of n records is at a count of the common schedule."""
-    return n >= SCHEDULE_START and int(_counts(n)[-1]) == n
+@lru_cache(maxsize=1)
+def scheduled_counts() -> frozenset[int]:
+    """The counts of the common schedule up to ten billion records, more than a log may hold."""
+    return frozenset(_counts(10**10).tolist())
 
 
 def renewals(n: int, first: int) -> Ints:

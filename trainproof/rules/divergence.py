@@ -105,7 +105,7 @@ def _evaluates_well(frame: Frame, loss: Series, seen: Departure, t: LossThreshol
 
 def _levels(loss: Series, t: LossThresholds) -> Iterator[Level]:
     for width in t.diverged_widths:
-        stride = max(1, width // 2) if width > 5 else 1
+        stride = stride_of(width)
         if len(loss) < width + stride:
             return
         if width == 5:
@@ -117,6 +117,11 @@ def _levels(loss: Series, t: LossThresholds) -> Iterator[Level]:
             start = float(level[0])
         best = np.minimum(np.minimum.accumulate(level), start)
         yield Level(width, at, level, best, max(t.diverged_records, width) // stride)
+
+
+def stride_of(width: int) -> int:
+    """The records from one level over `width` records to the next."""
+    return max(1, width // 2) if width > 5 else 1
 
 
 def _departure(loss: Series, level: Level, t: LossThresholds) -> Departure | None:

@@ -241,9 +241,7 @@ def grad_drift(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
     What to try
     Published runs cured it with a rate lower by 10 %.
     """
-    logged, loss = logged_norms(frame), frame["loss"].finite
-    positive = logged.value > 0
-    grads = logged if positive.all() else logged.take(positive)
+    grads, loss = _positive_norms(frame), frame["loss"].finite
     if len(grads) < t.drift_min_records or len(loss) < t.drift_min_records:
         return
     counts = [int(n) for n in stats.schedule(len(grads)) if n >= t.drift_min_records]
@@ -262,6 +260,20 @@ def grad_drift(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
         flagged=flagged - 1,
         threshold={"growth": t.drift_growth, "z": t.drift_z, "loss_z": t.drift_loss_z},
     )
+
+
+def drifts_now(frame: Frame, t: GradientThresholds) -> bool:
+    """Whether the rule's state holds at the last record, taken for a judging point."""
+    if "loss" not in frame or "grad_norm" not in frame:
+        return False
+    grads, loss = _positive_norms(frame), frame["loss"].finite
+    return min(len(grads), len(loss)) >= t.drift_min_records and _drifts(grads, loss, len(grads), t)
+
+
+def _positive_norms(frame: Frame) -> Series:
+    logged = logged_norms(frame)
+    positive = logged.value > 0
+    return logged if positive.all() else logged.take(positive)
 
 
 def _growth(x: stats.Floats) -> stats.Trend:

@@ -59,6 +59,17 @@ def plateau(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         raise CannotTell("too noisy to tell")
 
 
+def is_flat_now(frame: Frame, t: LossThresholds) -> bool:
+    """Whether the rule's state holds at the last record, taken for a judging point."""
+    if "loss" not in frame or len(loss := frame["loss"].finite) < t.plateau_min_records:
+        return False
+    count = len(loss)
+    if count not in _counts_with_much_left(frame, loss, t)[-1:]:
+        return False
+    views = _Views(loss.value, t)
+    return any(views.flat(count - max(t.plateau_records, int(share * count)), count) for share in t.plateau_shares)
+
+
 class _Views:
     """A loss as the plateau is looked for in it: in full, and condensed for windows of long logs."""
 

@@ -1,0 +1,325 @@
+"""Guardian: the judge of a run while it burns, with the rules, the thresholds and the answers of the finished log."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from trainproof import stats
+from trainproof.errors import UsageError
+from trainproof.facts import Facts, FactValue
+from trainproof.frame import Frame, Source
+from trainproof.judge import Settings, ask_rule, judge_run, report_of, selected_rules
+from trainproof.live.records import GrowingLog
+from trainproof.live.screens import ALL, EVALUATION, OTHERS, REWARD, SCREENED, TREND_RULES, Asked, Screens
+from trainproof.verdict import SEVERITY_RANK, Finding, Report, RunReport, Severity
+
+logger = logging.getLogger("trainproof")
+
+POLICIES = ("warn", "stop_on_fail")
+#: a state that lasts is asked about at each of so many records, then on the common schedule of its own records; evaluations and rewards
+#: are few and slow, and are asked about longer
+OFTEN_RECORDS, OFTEN_EVALUATIONS = 50, 2000
+#: records without a rule's being asked for that end such a state
+PAUSE = 4
+#: rules that stop a run only when a second record confirms them: some trainers skip one bad step by design
+CONFIRMED = frozenset({"TP101"})
+
+Hook = Callable[[Finding], object]
+
+
+class _Stretch(NamedTuple):
+    """How often a rule has been asked for without a pause, and the last record at which it was."""
+
+    asks: int
+    last: int
+
+
+class Guardian:
+    """Watches one training run: `observe` each logged record, get the findings that are new.
+
+    policy: "warn" (default) observes and never interferes; "stop_on_fail" sets `should_stop` when a rule that stops has failed the run.
+    stop_rules: the rules (codes) that stop it; default: those of the catalogue that are marked as stopping. on_finding: called with each
+    new finding; default: one line through the logger "trainproof". facts: what the run declared (total_steps, vocab_size ...). rank: of
+    this process (default: the environment's RANK); every other than 0 is quiet. select, ignore, thresholds, mapping: as for
+    `trainproof.judge`. Raises UsageError for wrong arguments, and nothing later: an error inside is logged once, and silences it.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: str = "warn",
+        stop_rules: Sequence[str] | None = None,
+        on_finding: Hook | Iterable[Hook] | None = None,
+        facts: Mapping[str, FactValue] | None = None,
+        rank: int | None = None,
+        select: Sequence[str] = ("ALL",),
+        ignore: Sequence[str] = (),
+        thresholds: Mapping[str, float] | None = None,
+        mapping: Mapping[str, str] | None = None,
+        source: Source = Source("<live>", "live"),
+    ) -> None:
+        from trainproof.thresholds import Thresholds
+
+        if policy not in POLICIES:
+            raise UsageError(f"policy {policy!r}: expected one of {', '.join(POLICIES)}")
+        self._settings = Settings(tuple(select), tuple(ignore), Thresholds().with_overrides(dict(thresholds or {})))
+        self._rules = {rule.code: rule for rule in selected_rules(self._settings)}
+        speaking = {code for code, rule in self._rules.items() if rule.severity is not Severity.INFO}
+        self._every = speaking - TREND_RULES
+        self._others = speaking - SCREENED
+        self._stopping = _stopping(self._rules, stop_rules)
+        self._policy = policy
+        self._hooks = _hooks(on_finding)
+        self._scheduled = stats.scheduled_counts()
+        self._quiet = (_rank() if rank is None else rank) != 0
+        self._log = GrowingLog(source, facts if isinstance(facts, Facts) else Facts(facts), mapping)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._standing: dict[str, list[Finding]] = {}  # rule -> what it says now
+        self._severity: dict[str, int] = {}  # rule -> the worst of it, 1 WARN and 2 FAIL
+        self._told: dict[tuple[str, str, int], int] = {}  # rule, metric and flagged step -> the severity that was told
+        self._screens = Screens(self._settings.thresholds, self._severity, self._rules.values())
+        self._stretches: dict[str, _Stretch] = {}
+        self._stopped_by: tuple[Finding, ...] = ()
+        self._run: str | None = None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings that stand: a later record may clear one, or arm it again."""
+        found = [finding for findings in self._standing.values() for finding in findings]
+        return tuple(sorted(found, key=lambda f: (-SEVERITY_RANK[f.severity], f.flagged_step, f.rule)))
+
+    @property
+    def should_stop(self) -> bool:
+        """True once a stopping rule has failed the run, under the policy "stop_on_fail"."""
+        return bool(self._stopped_by)
+
+    @property
+    def stopped_by(self) -> tuple[Finding, ...]:
+        """The findings for which `should_stop` became True."""
+        return self._stopped_by
+
+    @property
+    def records(self) -> int:
+        """Number of records observed."""
+        return self._log.count
+
+    @property
+    def log(self) -> GrowingLog:
+        """The records so far, and what the log declares."""
+        return self._log
+
+    def observe(self, step: int, /, **metrics: float) -> list[Finding]:
+        """Take one logged record under its logger's names; the findings (WARN and FAIL) that are new with it. Never raises."""
+        return self.record(step, metrics)
+
+    def record(self, step: int, metrics: Mapping[str, Any], line: int | None = None) -> list[Finding]:
+        """As `observe`, for names that are no Python names; `line` is the record's in its log. Values that are no numbers are left out."""
+        if self._quiet:
+            return []
+        try:
+            values = _numbers(metrics)
+            return self._take(int(step), values, line) if values else []
+        except Exception:
+            return self._give_up()
+
+    def extend(self, rows: Iterable[tuple[int, int, Mapping[str, float]]]) -> list[Finding]:
+        """Many records at once, as (line, step, values): judged after the last, as if they had come one by one. Never raises."""
+        if self._quiet:
+            return []
+        try:
+            for line, step, values in rows:
+                self._log.append(step, values, line)
+                self._screens.see(step, self._ours(values))
+            return self._judge(self._every | self._screens.due_trends() & self._rules.keys())
+        except Exception:
+            return self._give_up()
+
+    def ask(self, *codes: str) -> list[Finding]:
+        """Ask these rules now (none: every rule, as at the end of a log). Never raises."""
+        if self._quiet or not self._log.count:
+            return []
+        try:
+            return self._judge(set(codes) & self._rules.keys() if codes else set(self._rules))
+        except Exception:
+            return self._give_up()
+
+    def run_report(self) -> RunReport:
+        """The verdict on the records so far, as `trainproof epoch` gives it on their log."""
+        return judge_run(self._frame(), self._settings)
+
+    def report(self) -> Report:
+        """`run_report` as a report that the renderers take."""
+        return report_of([self.run_report()], "watch")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a resumed run needs, in plain types."""
+        return {
+            "version": 1,
+            "rows": [[line, step, values] for line, step, values in self._log.rows()],
+            "told": [[*key, severity] for key, severity in self._told.items()],
+            "facts": dict(self._log.facts),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state_dict`: what was told is not told again. Raises UsageError for a state of another version."""
+        if state.get("version") != 1:
+            raise UsageError(f"guardian state of version {state.get('version')!r}, expected 1")
+        self._log = GrowingLog(self._log.source, self._log.facts.merged(Facts(state["facts"])), self._log.mapping)
+        self._begin()
+        self._told = {(rule, metric, step): severity for rule, metric, step, severity in state["told"]}
+        self.extend((line, step, values) for line, step, values in state["rows"])
+
+    # inside
+
+    def _take(self, step: int, values: dict[str, float], line: int | None) -> list[Finding]:
+        self._log.append(step, values, line)
+        due = self._due(self._screens.see(step, self._ours(values)))
+        return self._judge(due) if due else []
+
+    def _ours(self, values: Mapping[str, float]) -> dict[str, float]:
+        names = self._log.names
+        return {names[name]: value for name, value in values.items() if name in names}
+
+    def _due(self, asked: Asked) -> set[str]:
+        """The rules to run: those that are asked for and can say something worse than what stands."""
+        count = self._log.count
+        if ALL in asked.now:
+            return self._every | self._screens.due_trends() & self._rules.keys()
+        due = asked.now & self._rules.keys()
+        if OTHERS in asked.now:
+            due |= self._others | self._standing.keys() - TREND_RULES
+        for code in asked.often:
+            rule = self._rules.get(code)
+            if rule is None or code in due or self._has_said_all(code):
+                continue
+            before = self._stretches.get(code)
+            asks = before.asks + 1 if before is not None and count - before.last <= PAUSE else 1
+            self._stretches[code] = _Stretch(asks, count)
+            if asks <= (OFTEN_EVALUATIONS if code in SLOW else OFTEN_RECORDS) or asks in self._scheduled:
+                due.add(code)
+        return due
+
+    def _has_said_all(self, code: str) -> bool:
+        """Whether a rule stands at the worst that it can say; those of evaluations and rewards are asked again, since they clear."""
+        return code not in SLOW and self._severity.get(code, 0) >= SEVERITY_RANK[self._rules[code].severity] > 0
+
+    def _frame(self) -> Frame:
+        return self._log.frames()[-1]
+
+    def _judge(self, codes: set[str]) -> list[Finding]:
+        frame = self._frame()
+        if frame.source.name != self._run:
+            self._next_run(frame.source.name)
+            codes = set(self._rules)
+        new: list[Finding] = []
+        for code in sorted(codes & self._rules.keys()):
+            if code not in self._standing and not self._screens.may_begin(code, frame):
+                continue
+            found, _ = ask_rule(self._rules[code], frame, self._settings)
+            new += self._changed(code, [f for f in found if f.severity is not Severity.INFO])
+        if codes >= self._others:
+            self._screens.calibrate(frame)
+        self._consider_stopping()
+        for finding in new:
+            for hook in self._hooks:
+                hook(finding)
+        return new
+
+    def _next_run(self, name: str | None) -> None:
+        """Another run has begun in the same log: what was said of the one before stands no longer."""
+        if self._run is not None:
+            self._standing.clear()
+            self._severity.clear()
+            self._told.clear()
+        self._run = name
+
+    def _changed(self, code: str, found: list[Finding]) -> list[Finding]:
+        """Take what a rule says now; what of it is news."""
+        if found:
+            self._standing[code] = found
+            self._severity[code] = max(SEVERITY_RANK[f.severity] for f in found)
+        else:
+            self._standing.pop(code, None)
+            self._severity.pop(code, None)
+        new = []
+        for finding in found:
+            key = (code, finding.evidence[0].metric if finding.evidence else "", finding.flagged_step)
+            if SEVERITY_RANK[finding.severity] > self._told.get(key, 0):
+                self._told[key] = SEVERITY_RANK[finding.severity]
+                new.append(finding)
+        return new
+
+    def _consider_stopping(self) -> None:
+        if self._policy == "stop_on_fail" and not self._stopped_by:
+            self._stopped_by = tuple(f for f in self.findings if f.rule in self._stopping and _is_sure(f))
+
+    def _give_up(self) -> list[Finding]:
+        """An error of our own costs the run nothing but its guardian."""
+        self._quiet = True
+        logger.warning("trainproof stops watching this run because of an error of its own", exc_info=True)
+        return []
+
+
+#: rules that are asked at evaluations and at rewards
+SLOW = (EVALUATION | REWARD) - {"TP110", "TP402", "TP103"}
+
+
+def _is_sure(finding: Finding) -> bool:
+    return finding.severity is Severity.FAIL and (
+        finding.rule not in CONFIRMED or finding.last_step > finding.first_step
+    )
+
+
+def _stopping(rules: Mapping[str, Any], chosen: Sequence[str] | None) -> frozenset[str]:
+    if chosen is None:
+        return frozenset(code for code, rule in rules.items() if rule.stops)
+    for code in chosen:
+        if code not in rules:
+            raise UsageError(f"stop_rules: no rule {code!r} among those selected; `trainproof rules` lists them")
+    return frozenset(chosen)
+
+
+def _hooks(given: Hook | Iterable[Hook] | None) -> tuple[Hook, ...]:
+    if given is None:
+        return (tell,)
+    return (given,) if callable(given) else tuple(given)
+
+
+def tell(finding: Finding) -> None:
+    """One line through the logger "trainproof"."""
+    logger.warning("%s %s at step %d: %s", finding.severity.value, finding.rule, finding.flagged_step, finding.message)
+
+
+def _rank() -> int:
+    rank = os.environ.get("RANK", "0")
+    return int(rank) if rank.isdecimal() else 0
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics that are single numbers, as floats: tensors and numpy scalars too, texts and truth values not."""
+    values = {}
+    for name, value in metrics.items():
+        if type(value) is float:
+            values[name] = value
+        elif value is not None and not isinstance(value, (str, bytes, bool)):
+            try:
+                values[name] = float(value)
+            except (TypeError, ValueError, RuntimeError, OverflowError):
+                continue
+    return values
+
+
+@contextmanager
+def guard(**arguments: Any) -> Any:
+    """`with trainproof.guard(...) as g: g.observe(step, loss=...)`: a Guardian, asked once more when the block ends."""
+    guardian = Guardian(**arguments)
+    try:
+        yield guardian
+    finally:
+        guardian.ask()

@@ -1,0 +1,222 @@
+"""Where a series stands, updated in constant time a record: which rules may have something new to say of its level.
+
+A screen never decides: it may ask for a rule in vain, but not fail to ask. What it keeps is what the rule itself computes over the whole
+series; tests/live/test_levels.py holds the two together.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from trainproof import stats
+from trainproof.rules.divergence import stride_of
+from trainproof.thresholds import GradientThresholds, LossThresholds
+
+#: a screen asks a little before the rule's own bar: sums in another order differ in their last digits
+SLACK = 1 - 1e-9
+WARN, FAIL = 1, 2
+
+
+class Base(NamedTuple):
+    """Median M, scale S and 95th percentile of the 64 records before: `stats.Baseline` for one record."""
+
+    median: float
+    scale: float
+    high: float
+
+
+class RollingBaseline:
+    """`stats.baseline` of a growing series, one record at a time; None where too few came before."""
+
+    def __init__(self, lag: int = 5) -> None:
+        self._lag = lag
+        self._window: deque[float] = deque(maxlen=stats.BASELINE_WINDOW + lag)
+        self._count = 0
+        self._base: Base | None = None
+
+    def push(self, x: float) -> Base | None:
+        """The baseline of `x`, which comes next."""
+        at = self._count
+        self._count = at + 1
+        self._window.append(x)
+        late = at - stats.BASELINE_EXACT
+        if at >= stats.BASELINE_MINIMUM - 1 + self._lag and (late < 0 or late % stats.BASELINE_STRIDE == 0):
+            self._base = _described(sorted(list(self._window)[: -self._lag]))
+        return self._base
+
+
+def middle(ordered: list[float]) -> float:
+    """The median of sorted values."""
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else ordered[half - 1] / 2 + ordered[half] / 2
+
+
+def _described(row: list[float]) -> Base:
+    median = middle(row)
+    mad = middle(sorted([abs(x - median) for x in row]))
+    quantum = min([b - a for a, b in zip(row, row[1:], strict=False) if b > a], default=0.0)
+    scale = max(stats.MAD_TO_SIGMA * mad, 0.02 * abs(median), quantum)
+    return Base(median, scale, row[math.ceil(0.95 * len(row)) - 1])
+
+
+class _Width:
+    """The loss smoothed over `width` records, and its best level so far: what TP203 compares."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.stride = stride_of(width)
+        self.best = math.inf
+
+
+class LossScreen:
+    """TP107, TP201, TP202, TP203, TP206, TP208, TP209 and TP210 for one loss. `uniform` and `early` are limits of TP209 and TP206 in nats."""
+
+    def __init__(self, t: LossThresholds, standing: Mapping[str, int]) -> None:
+        self._t, self._standing = t, standing
+        self.uniform, self.early = t.uniform_loss_unknown, t.early_loss
+        self._values = array("d")
+        self._scheduled = stats.scheduled_counts()
+        self._count = 0
+        self._five: deque[float] = deque(maxlen=5)
+        self._start = math.inf  # median of the first 3
+        self._positive = True
+        self._noise = math.inf
+        self._baseline = RollingBaseline()
+        self._widths = [_Width(width) for width in t.diverged_widths]
+        self._episode: tuple[int, float] | None = None  # the record and the level M of a spike that has not come back
+        self._above = self._lowest = 0.0  # Page-Hinkley: the sum, and its minimum
+        self._shift_until = 0
+        self._worse = 0  # records in a row worse than a uniform guess
+
+    def see(self, x: float, ask: set[str]) -> None:
+        """Add the rules to ask after one more finite loss to `ask`."""
+        self._values.append(x)
+        self._five.append(x)
+        self._count += 1
+        self._learn(x)
+        base = self._baseline.push(x)
+        if self._count < 5:
+            return
+        m5 = sorted(self._five)[2]
+        self._worse = self._worse + 1 if m5 > self.uniform else 0
+        if self._worse >= self._t.uniform_records:
+            ask.add("TP209")
+        if m5 < self.early:
+            ask.add("TP206")
+        if base is not None:
+            self._see_spike(x, m5, base, ask)
+            self._see_shift(x, base, ask)
+        self._see_levels(m5, ask)
+
+    def _learn(self, x: float) -> None:
+        if x <= 0:
+            self._positive = False
+        if self._count == 3:
+            self._start = self._widths[0].best = middle(sorted(self._five))
+        if self._count < stats.SCHEDULE_START or self._count in self._scheduled:
+            values = np.array(self._values)
+            self._noise = stats.difference_noise(np.log(values) if self._positive else values)
+
+    def _see_spike(self, x: float, m5: float, base: Base, ask: set[str]) -> None:
+        """Where TP201 begins an episode, and where TP202 has waited long enough for its end."""
+        t, (median, scale, high) = self._t, base
+        rise, least = m5 - median, (t.spike_ratio - 1) * abs(median)
+        above = m5 > high and rise >= t.spike_z * scale and rise >= least
+        if above and (median <= 0 or math.log(m5 / median) >= SLACK * t.spike_log_z * scale / median):
+            ask.update(("TP201", "TP401"))
+            if self._episode is None:
+                self._episode = (self._count, median)
+        elif x - median >= t.fast_z * scale and x - median >= (t.fast_ratio - 1) * abs(median):
+            ask.add("TP201")
+        if self._episode is not None:
+            since, left = self._episode
+            length = self._count - since + 1
+            if m5 <= left + (t.recovered_ratio - 1) * abs(left):
+                self._episode = None
+            elif length >= t.unrecovered_warn_records:
+                ask.add("TP202")
+
+    def _see_shift(self, x: float, base: Base, ask: set[str]) -> None:
+        """Where TP210's sum fires, and until it knows as many records after the change as before it."""
+        t = self._t
+        z = (x - base.median) / base.scale if base.scale > 0 else 0.0
+        self._above += max(-t.shift_clip, min(t.shift_clip, z)) - t.shift_delta
+        self._lowest = min(self._lowest, self._above)
+        if self._above - self._lowest > SLACK * t.shift_lambda:
+            self._above = self._lowest = 0.0
+            self._shift_until = self._count + t.shift_side
+        if self._count <= self._shift_until:
+            ask.add("TP210")
+
+    def _see_levels(self, m5: float, ask: set[str]) -> None:
+        """Where a level stands above its best one as far as TP203 wants it for a severity that it has not yet given."""
+        for width in self._widths:
+            past = self._count - width.width
+            if past < 0 or past % width.stride:
+                continue
+            level = m5 if width.width == 5 else middle(sorted(self._values[-width.width :]))
+            if level <= width.best:
+                width.best = level
+            elif self._is_away(level, width):
+                ask.add("TP203")
+
+    def _is_away(self, level: float, width: _Width) -> bool:
+        t, best, stands = self._t, width.best, self._standing.get("TP203", 0)
+        if stands >= FAIL or (best > 0 and level < (t.diverged_ratio if stands else t.diverged_ratio_warn) * best):
+            return False
+        rise, share = level - best, t.diverged_regained if stands else t.diverged_regained_warn
+        if rise < share * max(self._start - best, 0.0):
+            return False
+        bar = SLACK * t.diverged_se * stats.MEDIAN_SE / math.sqrt(width.width) * self._noise
+        return (math.log(level / best) if self._positive else rise) >= bar
+
+
+class NormScreen:
+    """TP401, TP402, TP403 and TP406 for the gradient norm."""
+
+    def __init__(self, t: GradientThresholds, standing: Mapping[str, int]) -> None:
+        self._t, self._standing = t, standing
+        self._five: deque[float] = deque(maxlen=5)
+        self._reference: list[float] = []
+        self._limit = t.vanishing_norm
+        self._baseline = RollingBaseline()
+        self._last = math.nan
+        self._same = self._zeros = self._low = 0
+
+    def see(self, x: float, ask: set[str]) -> None:
+        """Add the rules to ask after one more finite gradient norm to `ask`."""
+        t = self._t
+        self._same = self._same + 1 if x == self._last else 0
+        self._zeros = self._zeros + 1 if x == 0 else 0
+        self._last = x
+        self._five.append(x)
+        self._learn(x)
+        base = self._baseline.push(x)
+        if x and self._same >= t.stale_records - 1:
+            ask.add("TP406")
+        if self._zeros >= t.zero_records:
+            ask.add("TP402")
+        if len(self._five) < 5:
+            return
+        m5 = sorted(self._five)[2]
+        ratio = t.explosion_ratio if self._standing.get("TP401", 0) >= WARN else t.explosion_ratio_warn
+        if base is not None and m5 >= ratio * base.median > 0:
+            ask.add("TP401")
+        self._low = self._low + 1 if m5 <= self._limit else 0
+        if self._low >= t.vanishing_records:
+            ask.add("TP403")
+
+    def _learn(self, x: float) -> None:
+        """The level of the first records, which TP403 compares with."""
+        begin, end = self._t.vanishing_reference
+        if len(self._reference) < end:
+            self._reference.append(x)
+            if len(self._reference) == end:
+                level = middle(sorted(self._reference[begin:]))
+                self._limit = max(self._limit, self._t.vanishing_share * level)

@@ -1,0 +1,104 @@
+"""A log that grows record by record, and the Frame of what has come so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from trainproof.facts import Facts
+from trainproof.frame import Event, Frame, Source
+from trainproof.names import resolve
+from trainproof.readers.builder import FACT_COLUMNS, FrameBuilder
+
+FIRST_CAPACITY = 64
+
+
+class _Table:
+    """Records of one and the same metrics: steps and lines of shape (n,), values of shape (metrics, n), all with room to grow."""
+
+    def __init__(self, width: int) -> None:
+        self.count = 0
+        self.steps = np.empty(FIRST_CAPACITY, np.int64)
+        self.lines = np.empty(FIRST_CAPACITY, np.int64)
+        self.values = np.empty((width, FIRST_CAPACITY))
+
+    def append(self, step: int, line: int, values: tuple[float, ...]) -> None:
+        at = self.count
+        if at == len(self.steps):
+            self._grow()
+        self.steps[at] = step
+        self.lines[at] = line
+        self.values[:, at] = values
+        self.count = at + 1
+
+    def _grow(self) -> None:
+        """Twice the room: frames made before keep the arrays that they have."""
+        self.steps = np.concatenate((self.steps, np.empty_like(self.steps)))
+        self.lines = np.concatenate((self.lines, np.empty_like(self.lines)))
+        self.values = np.concatenate((self.values, np.empty_like(self.values)), axis=1)
+
+
+class GrowingLog:
+    """Records under their logger's names, appended in constant amortised time; `frames` is what a reader would make of them."""
+
+    def __init__(self, source: Source, facts: Facts, mapping: Mapping[str, str] | None = None) -> None:
+        self.source = source
+        self.facts = facts  # those that the user gave
+        self.declared = Facts()  # those that the log declares
+        self.masked: set[str] = set()
+        self.events: list[Event] = []
+        self.ended = False
+        self.names: dict[str, str] = {}  # the logger's name -> ours
+        self.count = 0
+        self.mapping = dict(mapping or {})
+        self._tables: dict[tuple[str, ...], _Table] = {}
+
+    def append(self, step: int, values: Mapping[str, float], line: int | None = None) -> bool:
+        """Add one record; True when it brought metrics that were not known before."""
+        key = tuple(values)
+        table = self._tables.get(key)
+        new = table is None and not self.names.keys() >= values.keys()
+        if table is None:
+            table = self._tables[key] = _Table(len(key))
+            if new:
+                self.names = resolve(self._known(), self._present())
+        self.count += 1
+        table.append(step, self.count if line is None else line, tuple(values.values()))
+        return new
+
+    def frames(self) -> list[Frame]:
+        """The runs of the log so far, usually one."""
+        out = FrameBuilder(self._present())
+        out.facts = self.declared
+        out.ended = self.ended
+        for key, table in self._tables.items():
+            steps, lines = table.steps[: table.count], table.lines[: table.count]
+            for name, values in zip(key, table.values, strict=True):
+                out.extend(name, steps, values[: table.count], lines)
+        for name in self.masked:
+            out.mask(name)
+        for event in self.events:
+            out.event(*event)
+        return out.build(self.source, self.facts)
+
+    def rows(self) -> list[tuple[int, int, dict[str, float]]]:
+        """Every record as (line, step, values), in the order in which they came."""
+        found = []
+        for key, table in self._tables.items():
+            columns = table.values[:, : table.count].T.tolist()
+            steps, lines = table.steps[: table.count].tolist(), table.lines[: table.count].tolist()
+            found += [
+                (line, step, dict(zip(key, row, strict=True)))
+                for line, step, row in zip(lines, steps, columns, strict=True)
+            ]
+        return sorted(found, key=lambda row: row[0])
+
+    def _known(self) -> list[str]:
+        """Every name seen so far, in the order of the log; columns that only repeat a fact are none."""
+        return list(dict.fromkeys(name for key in self._tables for name in key if name not in FACT_COLUMNS))
+
+    def _present(self) -> dict[str, str]:
+        """The user's mapping, as far as the log has its names yet."""
+        known = set(self._known())
+        return {ours: theirs for ours, theirs in self.mapping.items() if theirs in known}

@@ -1,0 +1,82 @@
+"""Screens of the learning rate and of the loss scaler: states that last, and the records at which a rule on them may speak."""
+
+from __future__ import annotations
+
+import math
+
+from trainproof.thresholds import LearningRateThresholds, NumericsThresholds
+
+
+class RateScreen:
+    """TP301 and TP305: how long the learning rate has been 0, or next to nothing of its peak."""
+
+    def __init__(self, t: LearningRateThresholds) -> None:
+        self._t = t
+        self._peak = 0.0
+        self._last_step: int | None = None
+        self._count = self._streak = 0
+        self._zeros = self._zero_steps = 0.0
+        self._low: dict[float, tuple[int, int]] = {}  # level -> the step and the record at which the rate came down to it
+
+    def see(self, step: int, rate: float, total: float | None, now: set[str], often: set[str]) -> None:
+        """One more finite learning rate, of a run of `total` planned steps."""
+        self._count += 1
+        self._peak = max(self._peak, rate)
+        if rate == 0:
+            self._see_zero(step, total, now, often)
+        else:
+            self._streak = 0
+        for level in (self._t.exhausted_level, self._t.exhausted_level_warn):
+            if rate > level * self._peak:
+                self._low.pop(level, None)
+            elif self._has_lasted(level, step, total):
+                now.add("TP305")
+        self._last_step = step
+
+    def _see_zero(self, step: int, total: float | None, now: set[str], often: set[str]) -> None:
+        self._streak += 1
+        if self._streak >= self._t.zero_records:
+            often.add("TP301")
+        moved = 0 if self._last_step is None else step - self._last_step
+        records, steps = self._zeros, self._zero_steps
+        self._zeros, self._zero_steps = records + 1, steps + moved
+        if total:
+            passed = steps < self._t.zero_share * total <= self._zero_steps
+        else:
+            passed = records < self._t.zero_share * self._count <= self._zeros
+        if passed:
+            now.add("TP301")
+
+    def _has_lasted(self, level: float, step: int, total: float | None) -> bool:
+        """Whether the rate has, at this very record, been low for as long as TP305 wants it."""
+        since, record = self._low.setdefault(level, (step, self._count))
+        enough = since + self._t.exhausted_hold * total if total else math.inf
+        crossed = self._last_step is not None and self._last_step < enough <= step
+        return crossed or self._count - record == self._t.exhausted_records - 1
+
+
+class ScalerScreen:
+    """TP102, TP105, TP106 (and TP201, which they corroborate): the loss scale falls or lies low, a step was skipped."""
+
+    def __init__(self, t: NumericsThresholds, rules: frozenset[str]) -> None:
+        self._t, self._rules = t, rules
+        self._scale = self._skipped = math.inf
+        self._anew = False  # the count of skipped steps has fallen: it is no running total
+        self._low = 0
+
+    def see_scale(self, _: int, value: float, asked: tuple[set[str], set[str]]) -> None:
+        """One more loss scale; `asked` are the rules to ask now, and often."""
+        now, often = asked
+        self._low = self._low + 1 if value <= self._t.scale_low else 0
+        if value < self._scale != math.inf:
+            now.update(self._rules)
+        elif self._low >= self._t.scale_low_records:
+            often.add("TP106")
+        self._scale = value if math.isfinite(value) else self._scale
+
+    def see_skipped(self, _: int, value: float, asked: tuple[set[str], set[str]]) -> None:
+        """One more count of skipped steps; a running total that stood still is no event."""
+        self._anew |= value < self._skipped != math.inf
+        if value > 0 and (value > self._skipped or value <= 1 or self._anew):
+            asked[1].update(self._rules)
+        self._skipped = value if math.isfinite(value) else self._skipped
