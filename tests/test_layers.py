@@ -19,6 +19,7 @@ PACKAGE = Path(trainproof.__file__).parent
 LAYERS = (
     ("__main__", "cli"),
     ("compare_command",),
+    ("guardian", "live"),
     ("command", "progress"),
     ("api", "output"),
     ("comparing.compare", "comparing.load", "comparing.store", "comparing.drawing"),

@@ -14,19 +14,34 @@ if TYPE_CHECKING:
     from trainproof.api import compare, judge, read, read_all
     from trainproof.errors import TrainproofError
     from trainproof.frame import Frame
+    from trainproof.guardian import Guardian, guard
     from trainproof.verdict import Finding, Report, Verdict
 
 __version__ = "0.1.0"
 
-__all__ = ["Finding", "Frame", "Report", "TrainproofError", "Verdict", "compare", "judge", "read", "read_all"]
+__all__ = [
+    "Finding",
+    "Frame",
+    "Guardian",
+    "Report",
+    "TrainproofError",
+    "Verdict",
+    "compare",
+    "guard",
+    "judge",
+    "read",
+    "read_all",
+]
 
 _HOME = {
     "Finding": "trainproof.verdict",
     "Frame": "trainproof.frame",
+    "Guardian": "trainproof.guardian",
     "Report": "trainproof.verdict",
     "TrainproofError": "trainproof.errors",
     "Verdict": "trainproof.verdict",
     "compare": "trainproof.api",
+    "guard": "trainproof.guardian",
     "judge": "trainproof.api",
     "read": "trainproof.api",
     "read_all": "trainproof.api",

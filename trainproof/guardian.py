@@ -8,17 +8,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from trainproof import stats
 from trainproof.errors import UsageError
 from trainproof.facts import Facts, FactValue
 from trainproof.frame import Frame, Source
 from trainproof.judge import Settings, ask_rule, judge_run, report_of, selected_rules
 from trainproof.live.records import GrowingLog
-from trainproof.live.screens import ALL, EVALUATION, OTHERS, REWARD, SCREENED, TREND_RULES, Asked, Screens
-from trainproof.verdict import SEVERITY_RANK, Finding, Report, RunReport, Severity
+from trainproof.live.screens import ALL, EVALUATION, OTHERS, REPEATS, REWARD, SCREENED, TREND_RULES, Asked, Screens
+from trainproof.verdict import SEVERITY_RANK, Finding, Report, RunReport, Severity, Verdict, fold_severities
 
 logger = logging.getLogger("trainproof")
 
+LIVE = Source("<live>", "live")
 POLICIES = ("warn", "stop_on_fail")
 #: a state that lasts is asked about at each of so many records, then on the common schedule of its own records; evaluations and rewards
 #: are few and slow, and are asked about longer
@@ -43,7 +46,7 @@ class Guardian:
 
     policy: "warn" (default) observes and never interferes; "stop_on_fail" sets `should_stop` when a rule that stops has failed the run.
     stop_rules: the rules (codes) that stop it; default: those of the catalogue that are marked as stopping. on_finding: called with each
-    new finding; default: one line through the logger "trainproof". facts: what the run declared (total_steps, vocab_size ...). rank: of
+    new finding; default: one line through the logger "trainproof". on_cleared: with each that no longer stands. facts: what the run declared (total_steps, vocab_size ...). rank: of
     this process (default: the environment's RANK); every other than 0 is quiet. select, ignore, thresholds, mapping: as for
     `trainproof.judge`. Raises UsageError for wrong arguments, and nothing later: an error inside is logged once, and silences it.
     """
@@ -54,13 +57,14 @@ class Guardian:
         policy: str = "warn",
         stop_rules: Sequence[str] | None = None,
         on_finding: Hook | Iterable[Hook] | None = None,
+        on_cleared: Hook | Iterable[Hook] = (),
         facts: Mapping[str, FactValue] | None = None,
         rank: int | None = None,
         select: Sequence[str] = ("ALL",),
         ignore: Sequence[str] = (),
         thresholds: Mapping[str, float] | None = None,
         mapping: Mapping[str, str] | None = None,
-        source: Source = Source("<live>", "live"),
+        source: Source = LIVE,
     ) -> None:
         from trainproof.thresholds import Thresholds
 
@@ -73,7 +77,8 @@ class Guardian:
         self._others = speaking - SCREENED
         self._stopping = _stopping(self._rules, stop_rules)
         self._policy = policy
-        self._hooks = _hooks(on_finding)
+        self._hooks = (tell,) if on_finding is None else _hooks(on_finding)
+        self._cleared_hooks = _hooks(on_cleared)
         self._scheduled = stats.scheduled_counts()
         self._quiet = (_rank() if rank is None else rank) != 0
         self._log = GrowingLog(source, facts if isinstance(facts, Facts) else Facts(facts), mapping)
@@ -93,6 +98,11 @@ class Guardian:
         """The findings that stand: a later record may clear one, or arm it again."""
         found = [finding for findings in self._standing.values() for finding in findings]
         return tuple(sorted(found, key=lambda f: (-SEVERITY_RANK[f.severity], f.flagged_step, f.rule)))
+
+    @property
+    def verdict(self) -> Verdict:
+        """FAIL, WARN or PASS by the findings that stand; SKIP before the first record."""
+        return fold_severities(finding.severity for finding in self.findings) if self._log.count else Verdict.SKIP
 
     @property
     def should_stop(self) -> bool:
@@ -134,8 +144,8 @@ class Guardian:
             return []
         try:
             for line, step, values in rows:
-                self._log.append(step, values, line)
-                self._screens.see(step, self._ours(values))
+                if self._log.append(step, values, line):
+                    self._screens.see(step, self._ours(values))
             return self._judge(self._every | self._screens.due_trends() & self._rules.keys())
         except Exception:
             return self._give_up()
@@ -178,7 +188,8 @@ class Guardian:
     # inside
 
     def _take(self, step: int, values: dict[str, float], line: int | None) -> list[Finding]:
-        self._log.append(step, values, line)
+        if not self._log.append(step, values, line):
+            return []
         due = self._due(self._screens.see(step, self._ours(values)))
         return self._judge(due) if due else []
 
@@ -207,7 +218,9 @@ class Guardian:
 
     def _has_said_all(self, code: str) -> bool:
         """Whether a rule stands at the worst that it can say; those of evaluations and rewards are asked again, since they clear."""
-        return code not in SLOW and self._severity.get(code, 0) >= SEVERITY_RANK[self._rules[code].severity] > 0
+        if code in SLOW or self._severity.get(code, 0) < SEVERITY_RANK[self._rules[code].severity]:
+            return False
+        return code not in CONFIRMED or any(_is_sure(finding) for finding in self._standing[code])
 
     def _frame(self) -> Frame:
         return self._log.frames()[-1]
@@ -218,18 +231,25 @@ class Guardian:
             self._next_run(frame.source.name)
             codes = set(self._rules)
         new: list[Finding] = []
-        for code in sorted(codes & self._rules.keys()):
-            if code not in self._standing and not self._screens.may_begin(code, frame):
-                continue
-            found, _ = ask_rule(self._rules[code], frame, self._settings)
-            new += self._changed(code, [f for f in found if f.severity is not Severity.INFO])
+        with np.errstate(all="ignore"):
+            for code in sorted(codes - REPEATS if self._screens.repeating else codes):
+                if code not in self._standing and not self._screens.may_begin(code, frame):
+                    continue
+                found, _ = ask_rule(self._rules[code], frame, self._settings)
+                new += self._changed(code, [f for f in found if f.severity is not Severity.INFO])
         if codes >= self._others:
             self._screens.calibrate(frame)
         self._consider_stopping()
-        for finding in new:
-            for hook in self._hooks:
-                hook(finding)
+        self._call(self._hooks, new)
         return new
+
+    def _call(self, hooks: Iterable[Hook], findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            for hook in hooks:
+                try:
+                    hook(finding)
+                except Exception:
+                    logger.warning("a hook of the guardian failed on %s", finding.rule, exc_info=True)
 
     def _next_run(self, name: str | None) -> None:
         """Another run has begun in the same log: what was said of the one before stands no longer."""
@@ -244,9 +264,9 @@ class Guardian:
         if found:
             self._standing[code] = found
             self._severity[code] = max(SEVERITY_RANK[f.severity] for f in found)
-        else:
-            self._standing.pop(code, None)
-            self._severity.pop(code, None)
+        elif code in self._standing:
+            self._call(self._cleared_hooks, self._standing.pop(code))
+            del self._severity[code]
         new = []
         for finding in found:
             key = (code, finding.evidence[0].metric if finding.evidence else "", finding.flagged_step)
@@ -285,9 +305,7 @@ def _stopping(rules: Mapping[str, Any], chosen: Sequence[str] | None) -> frozens
     return frozenset(chosen)
 
 
-def _hooks(given: Hook | Iterable[Hook] | None) -> tuple[Hook, ...]:
-    if given is None:
-        return (tell,)
+def _hooks(given: Hook | Iterable[Hook]) -> tuple[Hook, ...]:
     return (given,) if callable(given) else tuple(given)
 
 

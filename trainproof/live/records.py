@@ -9,7 +9,7 @@ import numpy as np
 from trainproof.facts import Facts
 from trainproof.frame import Event, Frame, Source
 from trainproof.names import resolve
-from trainproof.readers.builder import FACT_COLUMNS, FrameBuilder
+from trainproof.readers.builder import FACT_COLUMNS, LARGEST_STEP, FrameBuilder
 
 FIRST_CAPACITY = 64
 
@@ -55,17 +55,18 @@ class GrowingLog:
         self._tables: dict[tuple[str, ...], _Table] = {}
 
     def append(self, step: int, values: Mapping[str, float], line: int | None = None) -> bool:
-        """Add one record; True when it brought metrics that were not known before."""
+        """Add one record; False when its step is out of bounds, and it is dropped."""
+        if not -LARGEST_STEP <= step <= LARGEST_STEP:
+            return False
         key = tuple(values)
         table = self._tables.get(key)
-        new = table is None and not self.names.keys() >= values.keys()
         if table is None:
             table = self._tables[key] = _Table(len(key))
-            if new:
+            if not self.names.keys() >= values.keys():
                 self.names = resolve(self._known(), self._present())
         self.count += 1
         table.append(step, self.count if line is None else line, tuple(values.values()))
-        return new
+        return True
 
     def frames(self) -> list[Frame]:
         """The runs of the log so far, usually one."""

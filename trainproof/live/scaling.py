@@ -16,7 +16,9 @@ class RateScreen:
         self._last_step: int | None = None
         self._count = self._streak = 0
         self._zeros = self._zero_steps = 0.0
-        self._low: dict[float, tuple[int, int]] = {}  # level -> the step and the record at which the rate came down to it
+        self._low: dict[
+            float, tuple[int, int]
+        ] = {}  # level -> the step and the record at which the rate came down to it
 
     def see(self, step: int, rate: float, total: float | None, now: set[str], often: set[str]) -> None:
         """One more finite learning rate, of a run of `total` planned steps."""

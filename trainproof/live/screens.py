@@ -33,14 +33,15 @@ NEWEST_COUNT: dict[str, Callable[[Frame, Thresholds], bool]] = {
     "TP404": lambda frame, t: drifts_now(frame, t.gradients),
 }
 EVALUATION = frozenset("TP103 TP110 TP402 TP501 TP502 TP503 TP504 TP505 TP507 TP509".split())
-REWARD = frozenset({"TP804", "TP807"})
+REWARD = frozenset("TP801 TP802 TP803 TP804 TP805 TP807 TP808 TP809 TP810 TP811 TP813 TP814".split())
 SCALER = frozenset({"TP102", "TP105", "TP106", "TP201"})
 MISSING = frozenset({"TP005", "TP110"})
 PROGRESS = frozenset({"TP206", "TP301", "TP302", "TP303", "TP305"})
-RESUME = frozenset({"TP003", "TP004", OTHERS})
+#: rules on steps that were logged again: until a resumed run is beyond them, nobody can tell repeats from a resume
+REPEATS = frozenset({"TP003", "TP004", "TP708"})
 #: ... and by a screen of values or levels
 VALUES = frozenset("TP002 TP101 TP107 TP202 TP203 TP207 TP208 TP209 TP210 TP401 TP403 TP406 TP506".split())
-SCREENED = TREND_RULES | EVALUATION | REWARD | SCALER | MISSING | PROGRESS | RESUME | VALUES
+SCREENED = TREND_RULES | EVALUATION | REWARD | SCALER | MISSING | PROGRESS | VALUES | {"TP003", "TP004"}
 
 #: values of a metric by which every rule of the catalogue has enough to be asked
 MOST_FIRST = 200
@@ -51,7 +52,8 @@ MOST_FALLS, FALLS_SHARE = 8, 0.05
 
 EVAL_SPLITS = ("eval/", "test/")
 CLOCKS = frozenset({"epoch", "time", "tokens"})
-REWARDS = frozenset({"reward", "reward_std", "frac_reward_zero_std", "zero_std_ratio"})
+#: how metrics begin that only reward, preference and adversarial objectives log
+REWARDS = ("reward", "kl", "entropy", "frac_reward", "zero_std", "truncated_ratio", "completion_length", "loss/disc")
 
 See = Callable[[int, float, "Asked"], None]
 
@@ -85,6 +87,7 @@ class Screens:
         self._later: dict[int, set[str]] = {}
         self._records = self._falls = 0
         self._points = 0  # records with the main metric
+        self._furthest: int | None = None  # the last step before the run went back, until it is passed
         self._total: float | None = None
         self._warmup: float | None = None
         self._uniform, self._early = thresholds.loss.uniform_loss_unknown, thresholds.loss.early_loss
@@ -123,7 +126,7 @@ class Screens:
         shape = self._shape(record)
         if shape.main:
             self._points += 1
-            asked.now.update(self._later.pop(self._points, ()))
+            asked.often.update(self._later.pop(self._points, ()))
             if not self._see_step(step, asked):
                 shape = self._shape(record)  # a stretch has begun
         asked.often.update(shape.often)
@@ -140,9 +143,14 @@ class Screens:
         count = self._records - self._since
         if not count & (count - 1):  # what a screen should have missed is found at powers of 2
             asked.now.add(ALL)
-        elif count in scheduled:
+        elif count in scheduled or OTHERS in asked.often:
             asked.now.add(OTHERS)
         return asked
+
+    @property
+    def repeating(self) -> bool:
+        """Whether the run is among steps that were logged before."""
+        return self._furthest is not None
 
     def due_trends(self) -> set[str]:
         """The trend rules whose metric stands at a count of the common schedule."""
@@ -207,8 +215,7 @@ class Screens:
 
         def see(_: int, value: float, asked: Asked) -> None:
             if not math.isfinite(value):
-                asked.now.update(("TP101", "TP102"))
-                asked.often.add("TP401")
+                asked.often.update(("TP101", "TP102", "TP401"))
                 self._ask_later(1, "TP101", "TP102")
             elif screen is not None:
                 if value == 0:
@@ -233,7 +240,11 @@ class Screens:
             return True
         distance = step - last
         if distance <= 0:
-            return not self._fell(step)
+            return not self._fell(step, last)
+        if self._furthest is not None and step > self._furthest:
+            self._furthest = None
+            for points in range(1, AFTER_FALL):
+                self._ask_later(points, *REPEATS)
         t = self._t
         if not self._smallest or distance < self._smallest:
             self._smallest = distance
@@ -248,15 +259,16 @@ class Screens:
             asked.now.update(SCALER)
         return True
 
-    def _fell(self, step: int) -> bool:
+    def _fell(self, step: int, last: int) -> bool:
         """A step went back: True when the run may have been resumed, or begun anew; a disordered log goes on as it is."""
         self._falls += 1
         if self._falls > MOST_FALLS and self._falls > FALLS_SHARE * self._records:
             return False
+        self._furthest = max(last, self._furthest or last)
         self._begin()
         self._last_step = self._first_step = step
         for points in range(1, AFTER_FALL):
-            self._ask_later(points, *RESUME)
+            self._ask_later(points, OTHERS)
         return True
 
     def _see_norm(self, _: int, value: float, asked: Asked) -> None:
@@ -264,13 +276,13 @@ class Screens:
             self._norms.see(value, asked.often)
         else:
             self._ask_later(1, "TP102", "TP103")
-            asked.now.update(("TP102", "TP103"))
+            asked.often.update(("TP102", "TP103"))
 
     def _see_rate(self, step: int, value: float, asked: Asked) -> None:
         if math.isfinite(value):
             self._rate.see(step, value, self._total, asked.now, asked.often)
 
-    def _see_epoch(self, _: int, value: float, asked: Asked) -> None:
+    def _see_epoch(self, _: int, value: float, asked: Asked) -> None:  # noqa: ARG002  the shape of a See
         """TP506 speaks some records after a new epoch has begun."""
         if not math.isfinite(value):
             return
@@ -306,10 +318,10 @@ def _asked_at_each(names: tuple[str, ...], known: Iterable[str]) -> frozenset[st
         others = (name for name in known if name.startswith(EVAL_SPLITS) is held_out and _is_watched(name))
         if here and any(name not in here for name in others):
             asked |= MISSING
-    return asked | REWARD if REWARDS & set(names) else asked
+    return asked | REWARD if any(name.startswith(REWARDS) for name in names) else asked
 
 
 def _is_watched(name: str) -> bool:
     """Whether the log would be the poorer without it: what TP005 and TP110 look for."""
     bare = name.partition("/")[2] if name.startswith(EVAL_SPLITS) else name
-    return bare in WATCHED or bare.startswith("lr/") or bare == "loss" or bare.startswith("loss/")
+    return bare in WATCHED or bare == "loss" or bare.startswith(("lr/", "loss/"))

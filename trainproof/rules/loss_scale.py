@@ -110,6 +110,7 @@ def overflow_rate(frame: Frame, t: NumericsThresholds) -> Iterator[Sighting]:
         over = share > limit
         if severity is FAIL:
             over |= _consecutive(seen) >= t.overflow_streak
+        over[series.step - series.step[0] < t.overflow_grace + t.overflow_min_steps] = False
         if over.any():
             flagged = int(np.argmax(over))
             yield sighting(

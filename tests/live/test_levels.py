@@ -1,0 +1,54 @@
+"""What a screen keeps is what the rule computes over the whole series."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from trainproof import stats
+from trainproof.live.levels import LossScreen, NormScreen, RollingBaseline, middle
+from trainproof.thresholds import GradientThresholds, LossThresholds
+
+
+@pytest.mark.parametrize("n", [20, 24, 25, 67, 69, 300, 2200])
+def test_a_rolling_baseline_is_the_baseline_of_the_whole_series(n: int) -> None:
+    x = np.round(np.random.default_rng(n).lognormal(0, 0.3, n), 2)
+    whole = stats.baseline(x)
+    rolling = RollingBaseline()
+    for i, value in enumerate(x.tolist()):
+        base = rolling.push(value)
+        if base is None:
+            assert np.isnan(whole.median[i])
+        else:
+            assert base == (whole.median[i], whole.scale[i], whole.high[i])
+
+
+def test_the_middle_of_an_even_number_is_the_mean_of_two() -> None:
+    assert middle([1.0, 2.0, 4.0, 8.0]) == 3.0
+    assert middle([1.0, 2.0, 4.0]) == 2.0
+
+
+def asked(screen: LossScreen | NormScreen, values: list[float]) -> list[set[str]]:
+    found = []
+    for value in values:
+        ask: set[str] = set()
+        screen.see(value, ask)
+        found.append(ask)
+    return found
+
+
+def test_healthy_noise_is_hardly_ever_asked_about() -> None:
+    x = np.random.default_rng(0).lognormal(0, 0.3, 5000)
+    some = [ask for ask in asked(LossScreen(LossThresholds(), {}), x.tolist()) if ask]
+    assert len(some) < 50
+    norms = [ask for ask in asked(NormScreen(GradientThresholds(), {}), x.tolist()) if ask]
+    assert len(norms) < 5
+
+
+def test_a_rule_that_has_failed_the_run_is_not_asked_again() -> None:
+    x = [1.0, 1.1] * 40 + [9.0, 9.5] * 20
+    standing: dict[str, int] = {}
+    before = asked(LossScreen(LossThresholds(), standing), x)
+    assert sum("TP203" in ask for ask in before) >= 30
+    standing["TP203"] = 2
+    assert not any("TP203" in ask for ask in asked(LossScreen(LossThresholds(), standing), x))
