@@ -13,7 +13,7 @@ import numpy as np
 from trainproof import stats
 from trainproof.errors import UsageError
 from trainproof.facts import Facts, FactValue
-from trainproof.frame import Frame, Source
+from trainproof.frame import Source
 from trainproof.judge import Settings, ask_rule, judge_run, report_of, selected_rules
 from trainproof.live.records import GrowingLog
 from trainproof.live.screens import ALL, EVALUATION, OTHERS, REPEATS, REWARD, SCREENED, TREND_RULES, Asked, Screens
@@ -91,7 +91,7 @@ class Guardian:
         self._screens = Screens(self._settings.thresholds, self._severity, self._rules.values())
         self._stretches: dict[str, _Stretch] = {}
         self._stopped_by: tuple[Finding, ...] = ()
-        self._run: str | None = None
+        self._runs = 1
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -161,7 +161,7 @@ class Guardian:
 
     def run_report(self) -> RunReport:
         """The verdict on the records so far, as `trainproof epoch` gives it on their log."""
-        return judge_run(self._frame(), self._settings)
+        return judge_run(self._log.frames()[-1], self._settings)
 
     def report(self) -> Report:
         """`run_report` as a report that the renderers take."""
@@ -222,14 +222,14 @@ class Guardian:
             return False
         return code not in CONFIRMED or any(_is_sure(finding) for finding in self._standing[code])
 
-    def _frame(self) -> Frame:
-        return self._log.frames()[-1]
-
     def _judge(self, codes: set[str]) -> list[Finding]:
-        frame = self._frame()
-        if frame.source.name != self._run:
-            self._next_run(frame.source.name)
-            codes = set(self._rules)
+        frames = self._log.frames()
+        if len(frames) > self._runs:  # another run has begun in the same log: what was said of the one before stands no longer
+            self._standing.clear()
+            self._severity.clear()
+            self._told.clear()
+            codes = codes | self._every
+        self._runs, frame = len(frames), frames[-1]
         new: list[Finding] = []
         with np.errstate(all="ignore"):
             for code in sorted(codes - REPEATS if self._screens.repeating else codes):
@@ -250,14 +250,6 @@ class Guardian:
                     hook(finding)
                 except Exception:
                     logger.warning("a hook of the guardian failed on %s", finding.rule, exc_info=True)
-
-    def _next_run(self, name: str | None) -> None:
-        """Another run has begun in the same log: what was said of the one before stands no longer."""
-        if self._run is not None:
-            self._standing.clear()
-            self._severity.clear()
-            self._told.clear()
-        self._run = name
 
     def _changed(self, code: str, found: list[Finding]) -> list[Finding]:
         """Take what a rule says now; what of it is news."""
