@@ -224,7 +224,9 @@ class Guardian:
 
     def _judge(self, codes: set[str]) -> list[Finding]:
         frames = self._log.frames()
-        if len(frames) > self._runs:  # another run has begun in the same log: what was said of the one before stands no longer
+        if (
+            len(frames) > self._runs
+        ):  # another run has begun in the same log: what was said of the one before stands no longer
             self._standing.clear()
             self._severity.clear()
             self._told.clear()
