@@ -36,6 +36,14 @@ def test_every_rule_either_ran_or_says_why_not() -> None:
     assert run.skipped["TP301"] == "no lr in the log"
 
 
+def test_a_resumed_run_has_learned_in_an_earlier_segment() -> None:
+    """After a resume late in training the loss hardly falls any more."""
+    loss = noisy([*np.geomspace(3, 1, 120), *[1.0] * 120])
+    resumed = make_frame(loss=loss, segments=[Segment(1, 120, "start"), Segment(121, 240, "resume at step 121")])
+    assert "TP205" in judge_run(resumed).checked
+    assert "TP205" not in rules_of(judge_run(resumed))
+
+
 def test_a_run_that_nothing_could_judge_is_skip_and_never_pass() -> None:
     run = judge_run(make_frame(time=[1.0, 2.0, 3.0]))
     assert run.verdict is Verdict.SKIP

@@ -90,8 +90,7 @@ def floor_above_baseline(seen: Comparison, t: ComparisonThresholds) -> Seen:
     What a model can reach is set by its data: a run that learns fast and stops high has lost something that the baseline had.
 
     Formula
-    floor = lowest median of consecutive stretches of max(5, 5 %) matched records; noise from the differences of neighbouring matched
-    ratios; limits as for TP971.
+    floor = lowest median of consecutive stretches of max(5, 5 %) matched records; noise of the second half of the matched ratios; limits as for TP971.
 
     False positives
     As TP971. A run that is noisier than its baseline reaches lower by chance, never higher.
@@ -104,7 +103,7 @@ def floor_above_baseline(seen: Comparison, t: ComparisonThresholds) -> Seen:
         scale, ratio, width = pairs.scale, pairs.ratio, _stretch(len(pairs), t)
         run, base = (float(stats.block_medians(x, len(x) // width).min()) for x in (pairs.run, pairs.base))
         value = math.log(run / base) if scale is None else (run - base) / scale
-        se, df = noise_of(ratio, width, t, share=1.0)
+        se, df = noise_of(ratio, width, t)
         quantum = print_steps(pairs)
         return Against(i, pairs, run, base, Gap(value, math.hypot(se, quantum / t.noise_se), df), scale is None)
 

@@ -171,7 +171,7 @@ def first_divergence(seen: Comparison, t: ComparisonThresholds) -> Seen:
     The first step at which two runs part is where to look for the cause.
 
     Formula
-    At most 40 stretches; in each, |median log(run / baseline)| - 3.5 SE > 1 %, SE from the noise of all matched ratios. At least the last
+    At most 40 stretches; in each, |median log(run / baseline)| - 3.5 SE > 1 %, SE from the noise of the second half of the matched ratios. At least the last
     two stretches.
 
     False positives
@@ -209,7 +209,7 @@ def _apart_since(pairs: Pairs, t: ComparisonThresholds) -> int | None:
     count = min(t.divergence_blocks, len(pairs) // t.level_records)
     levels = stats.block_medians(ratio, count)
     width = len(ratio) // len(levels)
-    se, df = noise_of(ratio, width, t, share=1.0)
+    se, df = noise_of(ratio, width, t)
     noise = stats.student_limit(t.noise_se, df) * se
     outside = (np.abs(levels) - noise > t.divergence_least) & (np.sign(levels) == np.sign(levels[-1]))
     stretch = stats.last_run(outside)

@@ -35,6 +35,7 @@ NOT_PREFERENCE = SUPERVISED - {"preference"}
     needs=("loss",),
     objectives=SUPERVISED,
     min_records=30,
+    whole_run=True,
     fix="Check that parameters require gradients and reach the optimizer, that the learning rate is not zero, and that labels match inputs.",
 )
 def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
