@@ -17,6 +17,6 @@ class SpeedrunReader(ConsoleReader):
     name = "speedrun"
     description = "GPT speedruns (modded-nanogpt, parameter-golf) and their orchestrators: console output"
     lines = (Line("step:", r"(?:\[[\d:. -]+\] progress [^\w\s]+ )?step:(?P<step>\d+)/(?P<of>\d+)", _FIELDS),)
-    #: the interval's mean is told by step_avg; the others are the clock
-    aliases: ClassVar = {"t": "elapsed", "avg": "step_avg"}
+    #: clocks in one of two units, and the mean of all steps so far, which is no step's time
+    aliases: ClassVar = {"train_time": "", "step_avg": "", "t": "", "avg": ""}
     end_mark = b"\nstopping_early: "
