@@ -194,3 +194,20 @@ def test_a_mapping_has_to_fit_one_of_the_runs() -> None:
     assert list(first) == list(second) == ["loss", "lr"]
     with pytest.raises(UsageError, match="no 'coss'"):
         side_by_side({"loss": "coss"}).build(Source("x", "csv"))
+
+
+def test_lines_that_a_carriage_return_ended_are_counted_out() -> None:
+    """Three records on line 1, two on line 2, and a restart in between."""
+    out = FrameBuilder()
+    lines = np.arange(1, 13)
+    out.soft(np.array([1, 2]))
+    out.soft(np.array([4]))
+    steps = np.array([1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6])
+    out.extend("loss", steps, np.linspace(2, 1, 12), lines)
+    out.drop(5, "no number")
+    out.event("killed", "Killed", 12)
+    first, second = out.build(Source("log", "test"))
+    assert first["loss"].line.tolist() == [1, 1, 1, 2, 2, 3]
+    assert second["loss"].line.tolist() == [4, 5, 6, 7, 8, 9]
+    assert [(dropped.line, dropped.why) for dropped in first.dropped] == [(2, "no number")]
+    assert [event.line for event in second.events] == [9]

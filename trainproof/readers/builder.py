@@ -59,6 +59,7 @@ class FrameBuilder:
         self._masked: set[str] = set()
         self._events: list[Event] = []
         self._guessed = ""
+        self._soft: list[Ints] = []
         self._runs: dict[str, FrameBuilder] = {}
 
     def run(self, name: str) -> FrameBuilder:
@@ -120,6 +121,12 @@ class FrameBuilder:
         """A line that announces a fatal event (rule TP104)."""
         self._events.append(Event(kind, text, line))
 
+    def soft(self, lines: Ints) -> None:
+        """Lines, ascending, whose end is none of the log's own (a carriage return): they keep records in order, and `build` counts
+        them out of the line numbers."""
+        if len(lines):
+            self._soft.append(lines)
+
     def guess(self, how: str) -> None:
         """The log is of no known format, and was read in this way: findings on it are warnings at most (rule TP006)."""
         self._guessed = how
@@ -173,7 +180,11 @@ class FrameBuilder:
             guessed=self._guessed,
             original_names={ours: theirs for theirs, ours in names.items()},
         )
-        return [run.replace(objective=objective_of(run)) for run in split_runs(frame)]
+        runs = split_runs(frame)
+        if self._soft:
+            soft = np.concatenate(self._soft)
+            runs = [_counted_out(run, soft) for run in runs]
+        return [run.replace(objective=objective_of(run)) for run in runs]
 
     def _all_series(self) -> dict[str, Series]:
         """Each metric's points in the order of the log, not yet by step."""
@@ -222,6 +233,27 @@ def _series(name: str, blocks: list[tuple[Ints, Floats, Ints]], joined: dict[tup
     step, line, order = joined[key]
     value = np.concatenate(values)
     return Series(name, step, value if order is None else value[order], line)
+
+
+def _counted_out(run: Frame, soft: Ints) -> Frame:
+    """The run with the log's own line numbers: what comes after a soft line end is on the same line."""
+
+    def line(number: int) -> int:
+        return number - int(np.searchsorted(soft, number))
+
+    done: dict[int, Ints] = {}  # the lines of metrics that were logged together stay one array
+    series = {}
+    for name, points in run.items():
+        key = id(points.line)
+        if key not in done:
+            done[key] = points.line - np.searchsorted(soft, points.line)
+        series[name] = Series(name, points.step, points.value, done[key])
+    return run.replace(
+        series=series,
+        repairs=tuple(repair._replace(line=line(repair.line)) for repair in run.repairs),
+        dropped=tuple(dropped._replace(line=line(dropped.line)) for dropped in run.dropped),
+        events=tuple(event._replace(line=line(event.line)) for event in run.events),
+    )
 
 
 def _declares_fact(series: Series) -> bool:

@@ -67,14 +67,14 @@ class _BarReading(Reading):
         nameless = [batch for batch in batches if "batch" in batch.columns and "epoch" not in batch.columns]
         if not nameless:
             return batches
-        places = np.concatenate([batch.places for batch in nameless])
+        lines = np.concatenate([batch.lines for batch in nameless])
         counts = np.concatenate([batch.columns["batch"].values for batch in nameless])
-        order = np.argsort(places, kind="stable")
+        order = np.argsort(lines, kind="stable")
         falls = np.diff(counts[order], prepend=self._count) < 0
         passes = np.empty(len(order))
         passes[order] = self._passes + np.cumsum(falls)
         self._passes, self._count = int(passes[order[-1]]), float(counts[order[-1]])
-        epochs = iter(np.split(passes, np.cumsum([len(batch.places) for batch in nameless])[:-1]))
+        epochs = iter(np.split(passes, np.cumsum([len(batch.lines) for batch in nameless])[:-1]))
         numbered = {
             id(batch): batch._replace(columns={**batch.columns, "epoch": Cells(next(epochs))}) for batch in nameless
         }

@@ -80,14 +80,14 @@ class ConsoleReader:
 
 
 class Points(NamedTuple):
-    """Points of one metric: the place of each in its piece of the log, its step and its value; shape (n,)."""
+    """Points of one metric: the line of each, its step and its value; shape (n,)."""
 
-    places: Ints
+    lines: Ints
     steps: Ints
     values: Floats
 
     def take(self, kept: NDArray[np.bool_]) -> Points:
-        return self if kept.all() else Points(self.places[kept], self.steps[kept], self.values[kept])
+        return self if kept.all() else Points(self.lines[kept], self.steps[kept], self.values[kept])
 
 
 class Reading:
@@ -101,17 +101,18 @@ class Reading:
         self._names: set[str] = set()
 
     def run(self, log: LogInput) -> None:
-        for block, numbers in pieces(log):
+        for block, soft in pieces(log):
+            self.out.soft(soft)
             batches: list[Batch] = []
             for reader in self.reader.line_readers:
                 found, block = reader.read(block)
                 batches += found
             if batches:
-                self._give(self.settled(batches), numbers)
-            last = max((int(numbers[batch.places].max()) for batch in batches if len(batch.places)), default=None)
+                self._give(self.settled(batches))
+            last = max((int(batch.lines.max()) for batch in batches if len(batch.lines)), default=None)
             if self.watch.interested(block.text):
-                for place, text in zip(block.places.tolist(), block.text.split(b"\n"), strict=False):
-                    self.watch.line(int(numbers[place]), text)
+                for line, text in zip(block.numbers.tolist(), block.text.split(b"\n"), strict=False):
+                    self.watch.line(line, text)
             if last is not None:
                 self.watch.record(last)
             if self.reader.end_mark and self.reader.end_mark in b"\n" + block.text:
@@ -123,13 +124,13 @@ class Reading:
         """A hook for formats whose records need more than their names."""
         return batches
 
-    def _give(self, batches: Sequence[Batch], numbers: Ints) -> None:
+    def _give(self, batches: Sequence[Batch]) -> None:
         """Hand a piece's records to the builder, in the order of the log."""
-        counted = np.sort(np.concatenate([_NOWHERE, *(batch.places for batch in batches if batch.line.counted)]))
-        own = [self._own_steps(batch, counted, numbers) for batch in batches]
+        counted = np.sort(np.concatenate([_NOWHERE, *(batch.lines for batch in batches if batch.line.counted)]))
+        own = [self._own_steps(batch, counted) for batch in batches]
         anchors = _merged(
             [
-                Points(batch.places, steps, steps.astype(np.float64)).take(steps >= SMALLEST_STEP)
+                Points(batch.lines, steps, steps.astype(np.float64)).take(steps >= SMALLEST_STEP)
                 for batch, steps in zip(batches, own, strict=True)
                 if steps is not None
             ]
@@ -137,12 +138,12 @@ class Reading:
         found: dict[str, list[Points]] = {}
         for batch, steps in zip(batches, own, strict=True):
             if steps is None:
-                steps = self._carried(batch.places, anchors)
+                steps = self._carried(batch.lines, anchors)
             self._collect(batch, steps, found)
         for name in sorted(found, key="epoch".__eq__):  # last: it is no main series
             points = self._without_repeats(name, _merged(found[name]))
             if len(points.values):
-                self.out.extend(name, points.steps, points.values, numbers[points.places])
+                self.out.extend(name, points.steps, points.values, points.lines)
         if len(anchors.steps):
             self.step = int(anchors.steps[-1])
 
@@ -152,43 +153,43 @@ class Reading:
             if not metric or (metric not in self._names and len(self._names) >= MOST_NAMES):
                 continue
             self._names.add(metric)
-            points = Points(batch.places, steps, values)
+            points = Points(batch.lines, steps, values)
             kept = steps >= SMALLEST_STEP
             found.setdefault(metric, []).append(points.take(kept if present is None else kept & present))
 
-    def _own_steps(self, batch: Batch, counted: Ints, numbers: Ints) -> Ints | None:
+    def _own_steps(self, batch: Batch, counted: Ints) -> Ints | None:
         """The step of each record, SMALLEST_STEP - 1 where it has none that can be used; None when the lines name no step."""
         line, columns = batch.line, batch.columns
         self._declare(batch)
         if line.counted:
-            return self.step + 1 + np.searchsorted(counted, batch.places)
+            return self.step + 1 + np.searchsorted(counted, batch.lines)
         if "step" in columns:
-            return self._checked(columns["step"].values, batch.places, numbers)
+            return self._checked(columns["step"].values, batch.lines)
         if "epoch" in columns and {"batch", "batches"} <= columns.keys():
             epochs = columns["epoch"].values - line.first_epoch
             steps = epochs * columns["batches"].values + columns["batch"].values
-            return self._checked(steps, batch.places, numbers)
+            return self._checked(steps, batch.lines)
         return None
 
-    def _checked(self, steps: Floats, places: Ints, numbers: Ints) -> Ints:
+    def _checked(self, steps: Floats, lines: Ints) -> Ints:
         most = min(_EXACT, float(LARGEST_STEP))
         good = (steps >= SMALLEST_STEP) & (steps <= most) & (np.floor(steps) == steps)
-        for line in numbers[places[~good]].tolist():
+        for line in lines[~good].tolist():
             self.out.drop(line, "its step is not a whole number that can be one")
         return np.where(good, steps, SMALLEST_STEP - 1).astype(np.int64)
 
     def _declare(self, batch: Batch) -> None:
         for group, fact in (("of", batch.line.total), ("batches", "steps_per_epoch")):
-            if group in batch.columns and len(batch.places):
+            if group in batch.columns and len(batch.lines):
                 total = float(batch.columns[group].values[0])
                 if total > 0 and total.is_integer():
                     self.out.facts.declare(fact, int(total), _WHERE)
 
-    def _carried(self, places: Ints, anchors: Points) -> Ints:
+    def _carried(self, lines: Ints, anchors: Points) -> Ints:
         """The steps at which lines without one stand: those of the lines before."""
-        before = np.searchsorted(anchors.places, places, side="right") - 1
+        before = np.searchsorted(anchors.lines, lines, side="right") - 1
         if not len(anchors.steps):
-            return np.full(len(places), self.step, np.int64)
+            return np.full(len(lines), self.step, np.int64)
         return np.where(before >= 0, anchors.steps[np.maximum(before, 0)], self.step)
 
     def _without_repeats(self, name: str, points: Points) -> Points:
@@ -210,6 +211,6 @@ def _merged(parts: Sequence[Points]) -> Points:
         return parts[0]
     if not parts:
         return Points(_NOWHERE, _NOWHERE, np.zeros(0))
-    places, steps, values = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.argsort(places, kind="stable")
-    return Points(places[order].astype(np.int64), steps[order].astype(np.int64), values[order])
+    lines, steps, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(lines, kind="stable")
+    return Points(lines[order].astype(np.int64), steps[order].astype(np.int64), values[order])

@@ -41,9 +41,9 @@ class _KerasReading(Reading):
 
     def settled(self, batches: list[Batch]) -> list[Batch]:
         """Without the bars of evaluations."""
-        lines = [(place, i, row) for i, batch in enumerate(batches) for row, place in enumerate(batch.places.tolist())]
-        kept = [np.ones(len(batch.places), bool) for batch in batches]
-        for _, i, row in sorted(lines):
+        order = [(line, i, row) for i, batch in enumerate(batches) for row, line in enumerate(batch.lines.tolist())]
+        kept = [np.ones(len(batch.lines), bool) for batch in batches]
+        for _, i, row in sorted(order):
             bars = batches[i].columns.get("batches")
             if bars is None:
                 self._length = None

@@ -49,11 +49,11 @@ class Line(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Records of one kind with the same names: a column a name, and the place of each record in its piece of the log."""
+    """Records of one kind with the same names: a column a name, and the line of each record."""
 
     line: Line
     columns: dict[str, Cells]
-    places: Ints
+    lines: Ints
 
 
 class Shape(NamedTuple):
@@ -120,13 +120,13 @@ class LineReader:
                 continue
             spans.append(span)
             names, values = fields_of(match["fields"], self._field)
-            cells, places = rows.setdefault(names, ([], []))
+            cells, lines = rows.setdefault(names, ([], []))
             cells += [*(match[name] for name in self._groups), *values]
-            places.append(int(block.places[span.line]))
+            lines.append(int(block.numbers[span.line]))
             learned = self._learn(names, match)
             if learned is not None:
                 break
-        batches += [self._batch(names, cells, np.array(places)) for names, (cells, places) in rows.items()]
+        batches += [self._batch(names, cells, np.array(lines)) for names, (cells, lines) in rows.items()]
         return spans, learned
 
     def _learn(self, names: tuple[str, ...], match: re.Match[bytes]) -> Shape | None:
@@ -143,14 +143,14 @@ class LineReader:
         self._learned.append(shape)
         return shape
 
-    def _batch(self, names: tuple[str, ...], cells: list[bytes | None], places: Ints) -> Batch:
+    def _batch(self, names: tuple[str, ...], cells: list[bytes | None], lines: Ints) -> Batch:
         names = (*self._groups, *names)
         if not names:
-            return Batch(self.line, {}, places)
+            return Batch(self.line, {}, lines)
         columns: dict[str, Cells] = {}
         for name, column in zip(names, columns_of(cells, len(names)), strict=True):
             columns.setdefault(name, column)
-        return Batch(self.line, columns, places)
+        return Batch(self.line, columns, lines)
 
 
 class PairReader(LineReader):
@@ -164,7 +164,7 @@ class PairReader(LineReader):
         found, rest = lifted(self._pair, block)
         if found is None:
             return [], block
-        cells, places = found
+        cells, lines = found
         names = [(name or b"").decode("utf-8", "replace") for name in cells[::2]]
         values, present = columns_of(cells[1::2], 1)[0]
         rows: dict[str, list[int]] = {}
@@ -173,7 +173,7 @@ class PairReader(LineReader):
         batches = []
         for name, which in rows.items():
             cell = Cells(values[which], None if present is None else present[which])
-            batches.append(Batch(self.line, {name: cell}, places[which]))
+            batches.append(Batch(self.line, {name: cell}, lines[which]))
         return batches, rest
 
     def names_in(self, block: Block, most: int) -> Iterator[tuple[str, ...]]:
@@ -186,7 +186,7 @@ def reader_of(line: Line) -> LineReader:
 
 
 def lifted(pattern: re.Pattern[bytes], block: Block) -> tuple[tuple[list[bytes | None], Ints] | None, Block]:
-    """The groups of all lines that match, row by row, and their places; and the lines that are left."""
+    """The groups of all lines that match, row by row, and their lines; and the lines that are left."""
     cells: list[bytes | None] = list(pattern.split(block.text))
     stride = pattern.groups + 1
     gaps: list[bytes] = [gap or b"" for gap in cells[::stride]]
@@ -195,5 +195,5 @@ def lifted(pattern: re.Pattern[bytes], block: Block) -> tuple[tuple[list[bytes |
     del cells[::stride]
     lines = np.cumsum(np.fromiter((gap.count(b"\n") for gap in gaps), np.int64, len(gaps)))[:-1]
     text = gaps[0] + b"".join(gap[1:] for gap in gaps[1:])  # the line end belongs to the record
-    rest = Block(text, np.delete(block.places, lines) if text else block.places[:0])
-    return (cells, block.places[lines]), rest
+    rest = Block(text, np.delete(block.numbers, lines) if text else block.numbers[:0])
+    return (cells, block.numbers[lines]), rest

@@ -33,10 +33,10 @@ class Span(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Lines of one piece of the log, each ended by a newline, and the place of each in the piece, shape (lines,)."""
+    """Lines of text, each ended by a newline, and the number of each, shape (lines,), ascending."""
 
     text: bytes
-    places: Ints
+    numbers: Ints
 
     def lines_with(self, mark: bytes) -> Iterator[Span]:
         """The lines that hold `mark` and are short enough to be records."""
@@ -53,7 +53,7 @@ class Block(NamedTuple):
     def cut(self, span: Span) -> tuple[Block, Block]:
         """The lines up to that of `span`, and those after it."""
         byte, line = span.end + 1, span.line + 1
-        return Block(self.text[:byte], self.places[:line]), Block(self.text[byte:], self.places[line:])
+        return Block(self.text[:byte], self.numbers[:line]), Block(self.text[byte:], self.numbers[line:])
 
     def without(self, spans: Sequence[Span]) -> Block:
         """The lines that are not among `spans`."""
@@ -62,13 +62,13 @@ class Block(NamedTuple):
         begins = [0, *(span.end + 1 for span in spans)]
         ends = [*(span.begin for span in spans), len(self.text)]
         text = b"".join(self.text[begin:end] for begin, end in zip(begins, ends, strict=True))
-        return Block(text, np.delete(self.places, [span.line for span in spans]))
+        return Block(text, np.delete(self.numbers, [span.line for span in spans]))
 
 
 def joined(blocks: Sequence[Block]) -> Block:
     if len(blocks) == 1:
         return blocks[0]
-    return Block(b"".join(block.text for block in blocks), np.concatenate([block.places for block in blocks]))
+    return Block(b"".join(block.text for block in blocks), np.concatenate([block.numbers for block in blocks]))
 
 
 def cleaned(data: bytes) -> bytes:
@@ -80,22 +80,27 @@ def cleaned(data: bytes) -> bytes:
     return data if data.endswith(b"\n") else data + b"\n"
 
 
-def pieces(log: LogInput) -> Iterator[tuple[Block, Ints]]:
-    """Each piece of the log, and the line number of each of its places."""
+class Piece(NamedTuple):
+    """A piece of the log as lines, of which `soft` ended in a carriage return, and end no line of the log."""
+
+    block: Block
+    soft: Ints
+
+
+def pieces(log: LogInput) -> Iterator[Piece]:
+    """The log, piece by piece; lines are counted from 1, soft ones included."""
     line = 1
     for chunk in log.chunks():
         text = cleaned(chunk)
-        numbers = line + _breaks(text)
-        line += chunk.count(b"\n")
-        yield Block(text, np.arange(len(numbers))), numbers
+        lines = np.arange(line, line + text.count(b"\n"))
+        yield Piece(Block(text, lines), lines[_soft(text)])
+        line = int(lines[-1]) + 1
 
 
-def _breaks(text: bytes) -> Ints:
-    """How many line ends of the log come before each line of `text`, shape (lines,)."""
-    count = text.count(b"\n")
+def _soft(text: bytes) -> Ints:
+    """Which lines of `text` end in a carriage return."""
     if SOFT not in text:
-        return np.arange(count)
+        return np.zeros(0, np.int64)
     codes = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(codes == ord("\n"))
-    hard = np.where(ends > 0, codes[np.maximum(ends - 1, 0)], 0) != ord(SOFT)
-    return np.concatenate([[0], np.cumsum(hard)[:-1]])
+    return np.flatnonzero((ends > 0) & (codes[np.maximum(ends - 1, 0)] == ord(SOFT)))
