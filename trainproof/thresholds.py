@@ -110,6 +110,9 @@ class LossThresholds(msgspec.Struct, frozen=True):
     diverged_records: int = 10  # records that the state has to hold, or the smoothing width if longer
     diverged_records_fast: int = 5
     diverged_evals: int = 3  # evaluations since the rise, before new lows of theirs excuse it
+    diverged_cycles: int = (
+        80  # latest records: where batches come in cycles or stretches, some of these are at the best level still
+    )
     diverged_noise_units: float = 5.0  # rise in units of the noise where no ratio exists (best level <= 0)
 
     # TP201 loss-spike-episode. Source: measured (median of 5, z 4 and 5: 0 of 97 public runs fire).
@@ -354,6 +357,7 @@ class EvaluationThresholds(msgspec.Struct, frozen=True):
     staircase_drop: float = 0.10  # of the level before
     staircase_z: float = 6.0  # standard errors
     staircase_decline: float = 1.5  # times the decline inside the epoch
+    staircase_lower: float = 0.5  # of that fall has to lead below where the epoch before began
     staircase_rate_cut: float = 0.7  # of the learning rate before: a schedule's own step
 
     # TP507 eval-too-good. Source: convention.
@@ -392,6 +396,7 @@ class DataOrderThresholds(msgspec.Struct, frozen=True):
     period_se_twice: float = 2.0  # standard errors of it
     period_trough: float = 0.1  # somewhere before the period
     period_repeats: int = 3  # periods
+    period_explained: float = 0.5  # of the squares within periods, by their mean
     period_amplitude: float = 0.05  # range of the phase medians over the level, INFO
     period_amplitude_warn: float = 0.20
     period_amplitude_epoch: float = 0.10  # where the period is the epoch
@@ -720,6 +725,7 @@ class PipelineThresholds(msgspec.Struct, frozen=True):
     modes_outlier: float = 3.0  # interquartile ranges beyond the quartiles
     modes_share: float = 0.10  # of the records on each level
     modes_gap: float = 0.2  # of the way between two levels, empty but for 5 % of either
+    modes_longest: float = 0.4  # of the window, the longest stretch on one level
     modes_runs: int = 8  # stretches of one level
     modes_z: float = 4.0  # |Z| of the runs test
 

@@ -39,6 +39,11 @@ class TestPeriodicLoss:
         loss = 2 + 0.1 * np.resize([0.0, 0.5, 1.0, 0.5], 200) + np.random.default_rng(0).normal(0, 0.01, 200)
         assert severities("TP601", make_frame(loss=loss)) == [INFO]
 
+    @pytest.mark.parametrize("level", [[1.5] * 50 + [90.0] * 50, [1.0] * 70 + [3.0] * 10 + [1.0] * 70])
+    def test_steps_and_humps_are_no_cycles(self, level: Any) -> None:
+        noise = np.random.default_rng(0).lognormal(0, 0.02, len(level))
+        assert run_rule("TP601", make_frame(loss=np.asarray(level) * noise)) == []
+
     def test_a_cycle_that_ended_is_silent(self) -> None:
         loss = np.append(buckets(100), 2 * np.random.default_rng(1).lognormal(0, 0.2, 700))
         assert run_rule("TP601", make_frame(loss=loss)) == []
@@ -54,6 +59,27 @@ class TestPeriodicLoss:
     @pytest.mark.parametrize("n", [20, 60, 600])
     def test_healthy_noise_is_silent(self, n: int, sigma: float) -> None:
         assert not [seed for seed in range(20) if run_rule("TP601", healthy_frame(n, sigma, seed))]
+
+
+class TestCyclesAreNoDivergence:
+    """TP203 beside TP601 and TP927: the next length is no departure from the best level."""
+
+    SORTED = np.tile(np.linspace(3, 15, 17), 12)
+
+    def test_epochs_sorted_by_length_do_not_fail(self) -> None:
+        loss = self.SORTED * np.random.default_rng(0).lognormal(0, 0.05, len(self.SORTED))
+        frame = make_frame(loss=loss, epoch=1e-6 + np.arange(len(loss)) / 17)
+        assert severities("TP203", frame) == [INFO]
+        assert run_rule("TP506", frame) == []
+
+    def test_stretches_of_one_length_do_not_fail(self) -> None:
+        order = np.random.default_rng(0).choice([0.4, 0.8, 1.6], 40)
+        loss = np.repeat(order, 10) * np.random.default_rng(1).lognormal(0, 0.03, 400)
+        assert FAIL not in severities("TP203", make_frame(loss=loss))
+
+    def test_a_divergence_of_all_phases_does(self) -> None:
+        loss = np.append(self.SORTED, 4 * self.SORTED) * np.random.default_rng(0).lognormal(0, 0.05, 408)
+        assert severities("TP203", make_frame(loss=loss)) == [FAIL]
 
 
 class TestRepeatedSequence:

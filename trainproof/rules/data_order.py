@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from trainproof import stats
 from trainproof.frame import Frame, Series
 from trainproof.rules import mixture  # noqa: F401  registers TP603 and TP605
+from trainproof.rules.cycles import flattened, period
 from trainproof.rules.registry import FAIL, INFO, SUPERVISED, WARN, CannotTell, Sighting, rule, sighting
 from trainproof.rules.staircase import epoch_edges
 from trainproof.rules.states import finite, holds_since
 from trainproof.stats import Bools, Floats
 from trainproof.thresholds import DataOrderThresholds
 from trainproof.verdict import Severity
-
-
-class Period(NamedTuple):
-    """A period of `lag` records: its autocorrelation r, and the range of its phase medians over the level."""
-
-    lag: int
-    r: float
-    amplitude: float
 
 
 @rule(
@@ -47,9 +39,8 @@ def periodic_loss(frame: Frame, t: DataOrderThresholds) -> Iterator[Sighting]:
 
     Formula
     At the common judging points: a lag p with r(p) >= 0.6 (0.75 under 60 records) and >= 3.6 / sqrt(n - p), r(2 p) >= 0.45 and
-    >= 2 / sqrt(n - 2 p), r <= 0.1
-    somewhere before p, three periods, and phase medians that differ by 5 % of the level. By 20 %, or by 10 % with the epoch as the period: WARN while it holds to
-    the end; less: INFO.
+    >= 2 / sqrt(n - 2 p), r <= 0.1 somewhere before p, three periods whose mean explains half of the squares within them, and phase
+    medians that differ by 5 % of the level. By 20 %, or by 10 % with the epoch as the period: WARN while it holds to the end; less: INFO.
 
     False positives
     A mean that restarts with each epoch has the epoch's period: passed over. Noise does not reach 3.6 standard errors at p and come
@@ -60,7 +51,7 @@ def periodic_loss(frame: Frame, t: DataOrderThresholds) -> Iterator[Sighting]:
     """
     loss = finite(frame, "loss", t.period_min_records)
     counts = sorted({*stats.renewals(len(loss), t.period_min_records).tolist(), len(loss)})
-    last = _period(loss.value[-t.period_window :], t)
+    last = period(loss.value[-t.period_window :], t)
     if last is None:
         return
     epoch = _epoch_length(frame, loss)
@@ -95,56 +86,8 @@ def _epoch_length(frame: Frame, loss: Series) -> float:
 
 def _amplitude(window: Floats, t: DataOrderThresholds) -> float:
     """The amplitude of the window's period, 0 without one."""
-    period = _period(window, t)
-    return 0.0 if period is None else period.amplitude
-
-
-def _period(window: Floats, t: DataOrderThresholds) -> Period | None:
-    """The shortest period of the window that passes the test, or None."""
-    n = len(window)
-    level = float(np.median(window))
-    x = _flattened(window)
-    r = _autocorrelation(x, n // t.period_repeats * 2)
-    lags = np.arange(len(r))
-    floor = np.minimum.accumulate(r)
-    peak = np.zeros(len(r), bool)
-    peak[2:-1] = (r[2:-1] >= r[1:-2]) & (r[2:-1] >= r[3:])
-    least = t.period_r_few if n < t.period_few else t.period_r
-    enough = r >= np.maximum(least, t.period_se / np.sqrt(np.maximum(n - lags, 1)))
-    for lag in np.flatnonzero(peak & enough & (floor <= t.period_trough) & (lags * t.period_repeats <= n)).tolist():
-        if r[2 * lag] >= max(t.period_r_twice, t.period_se_twice / math.sqrt(n - 2 * lag)):
-            folded = np.array([float(np.median(x[phase::lag])) for phase in range(lag)])
-            amplitude = float(folded.max() - folded.min()) / abs(level) if level else math.inf
-            if amplitude >= t.period_amplitude:
-                return Period(lag, float(r[lag]), amplitude)
-    return None
-
-
-def _flattened(window: Floats) -> Floats:
-    """The window without its slow trend (a parabola through it) and with outliers clipped at 4 scales; zero where it cannot be."""
-    n = len(window)
-    middle = stats.median(window)
-    mad = stats.MAD_TO_SIGMA * stats.median(np.abs(window - middle))
-    if not 0 < mad < math.inf:
-        return np.zeros(n)
-    x = np.clip((window - middle) / mad, -4, 4)
-    at = np.linspace(-1, 1, n)
-    for basis in (np.ones(n), at, at * at - (at * at).mean()):
-        x = x - basis * ((x * basis).sum() / (basis * basis).sum())
-    return x * mad
-
-
-def _autocorrelation(x: Floats, most: int) -> Floats:
-    """The correlation of x with itself at lags 0..most, each over the pairs that overlap; rounded, so that no machine differs."""
-    n = len(x)
-    most = min(most, n - 2)
-    spectrum = np.fft.rfft(x, 2 * n)
-    products = np.fft.irfft(np.abs(spectrum) ** 2)[: most + 1]
-    squares = np.concatenate(([0.0], np.cumsum(x * x)))
-    lags = np.arange(most + 1)
-    scale = np.sqrt((squares[n - lags]) * (squares[n] - squares[lags]))
-    r: Floats = np.round(np.divide(products, scale, out=np.zeros(most + 1), where=scale > 0), 6)
-    return r
+    found = period(window, t)
+    return 0.0 if found is None else found.amplitude
 
 
 @rule(
@@ -235,7 +178,7 @@ def _same_order(frame: Frame, loss: Series, t: DataOrderThresholds) -> Iterator[
     sizes = np.diff(edges)
     for k in np.flatnonzero((sizes[:-1] == sizes[1:]) & (sizes[1:] >= t.order_min_records)).tolist():
         m = min(int(sizes[k]), t.order_most)
-        a, b = (_flattened(loss.value[edges[j] : edges[j] + m]) for j in (k, k + 1))
+        a, b = (flattened(loss.value[edges[j] : edges[j] + m]) for j in (k, k + 1))
         r = _correlation(a, b)
         if r >= t.order_r:
             yield sighting(

@@ -10,8 +10,10 @@ import numpy as np
 
 from trainproof import stats
 from trainproof.frame import Frame, Series
+from trainproof.rules.cycles import period
+from trainproof.rules.modes import modes_of
 from trainproof.rules.registry import FAIL, INFO, SUPERVISED, WARN, Sighting, rule, sighting
-from trainproof.thresholds import LossThresholds
+from trainproof.thresholds import DataOrderThresholds, LossThresholds, PipelineThresholds
 from trainproof.verdict import Severity
 
 
@@ -86,11 +88,29 @@ def _excuse(frame: Frame, loss: Series, levels: Sequence[Level], seen: Departure
     """Why the departure is only told, as a sentence; nothing where it stands."""
     if not any(_still_away(loss, level, t) for level in levels):
         return " It has come back to its best level since."
-    return (
-        " The evaluation loss has fallen below all before: what rose is not what is evaluated."
-        if _evaluates_well(frame, loss, seen, t)
-        else ""
-    )
+    if _evaluates_well(frame, loss, seen, t):
+        return " The evaluation loss has fallen below all before: what rose is not what is evaluated."
+    if _comes_in_stretches(loss, levels, t):
+        return " Its records come in cycles, or in stretches of one kind of batch, some of which are still at its best level."
+    return ""
+
+
+def _comes_in_stretches(loss: Series, levels: Sequence[Level], t: LossThresholds) -> bool:
+    """Whether the latest records are periodic (TP601) or on separate levels (TP927), and the best level is still among them.
+
+    Both at the defaults of those rules.
+    """
+    narrow = levels[0]
+    away = _away(loss, narrow, t.diverged_ratio_warn, 0.0)
+    if away[-t.diverged_cycles :].all():
+        return False
+    cycling, asynchronous = DataOrderThresholds(), PipelineThresholds()
+    if period(loss.value[-cycling.period_window :], cycling) is not None:
+        return True
+    if len(loss) < asynchronous.modes_window:
+        return False
+    found = modes_of(loss.value[-asynchronous.modes_window :], asynchronous)
+    return found is not None and found.runs >= asynchronous.modes_runs
 
 
 def _evaluates_well(frame: Frame, loss: Series, seen: Departure, t: LossThresholds) -> bool:

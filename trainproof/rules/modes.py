@@ -51,14 +51,14 @@ def multimodal_loss(frame: Frame, t: PipelineThresholds) -> Iterator[Sighting]:
 
     False positives
     Smooth distributions leave 25 % (uniform) and 36 % (normal) after the best cut in two, 11 % and 19 % after that in three, and a tenth of
-    the way empty. A single shift of level has two stretches and is TP210's.
+    the way empty. No stretch may be 40 % of the window: a shift of level is TP210's.
 
     What to try
     Plot the loss against the batch's length.
     """
     loss = finite(frame, "loss", t.modes_window)
     width = t.modes_window
-    found = _modes(loss.value[-width:], t)
+    found = modes_of(loss.value[-width:], t)
     if found is None or found.runs < t.modes_runs:
         return
     clumped = found.z < -t.modes_z
@@ -66,7 +66,7 @@ def multimodal_loss(frame: Frame, t: PipelineThresholds) -> Iterator[Sighting]:
     counts = [int(n) for n in stats.schedule(len(loss)) if n >= width]
 
     def holds(count: int) -> bool:
-        seen = _modes(loss.value[count - width : count], t)
+        seen = modes_of(loss.value[count - width : count], t)
         return seen is not None and seen.runs >= t.modes_runs and (not clumped or seen.z < -t.modes_z)
 
     since = holds_since(counts, holds) or len(loss)
@@ -84,7 +84,7 @@ def multimodal_loss(frame: Frame, t: PipelineThresholds) -> Iterator[Sighting]:
     )
 
 
-def _modes(x: Floats, t: PipelineThresholds) -> Modes | None:
+def modes_of(x: Floats, t: PipelineThresholds) -> Modes | None:
     """The two or three separate levels of the window, outliers drawn in; or None."""
     low, high = np.quantile(x, (0.25, 0.75))
     ordered = np.sort(np.clip(x, low - t.modes_outlier * (high - low), high + t.modes_outlier * (high - low)))
@@ -98,7 +98,10 @@ def _modes(x: Floats, t: PipelineThresholds) -> Modes | None:
         if min(map(len, pieces)) < t.modes_share * len(y) or _left(pieces) > most * _left([y]) or not _apart(pieces, t):
             continue
         label = np.searchsorted(ordered[cuts], x, side="right")
-        runs = 1 + int((label[1:] != label[:-1]).sum())
+        edge = np.flatnonzero(np.concatenate(([True], label[1:] != label[:-1], [True])))
+        if np.diff(edge).max() > t.modes_longest * len(x):
+            continue
+        runs = len(edge) - 1
         centre = tuple(float(np.median(ordered[a:b])) for a, b in zip(edges, edges[1:], strict=False))
         return Modes(centre, tuple(len(p) / len(y) for p in pieces), runs, _runs_z(label, runs))
     return None

@@ -43,7 +43,8 @@ def staircase_at_epochs(frame: Frame, t: EvaluationThresholds) -> Iterator[Sight
 
     False positives
     Running means that restart at each epoch (steps inside the epoch shrink as 1 / n) and learning rates that are cut at the boundary
-    (to 0.7 or less) fall in steps too; both are passed over, and so are epochs of fewer than 2 m records.
+    (to 0.7 or less) fall in steps too; both are passed over, and so are epochs of fewer than 2 m records, and epochs sorted by length,
+    whose loss comes back to where the epoch before began.
 
     What to try
     Look at the evaluation loss across the boundary.
@@ -105,7 +106,7 @@ def falls(value: Floats, edges: Ints, t: EvaluationThresholds) -> list[Boundary]
         begin, high, low = (_medians(value, first, m) for first in (edges[k - 1], edges[k] - m, edges[k]))
         with np.errstate(over="ignore", invalid="ignore"):
             far = (high - low >= t.staircase_drop * np.abs(high)) & (high - low >= t.staircase_decline * (begin - high))
-        far &= high > low
+        far &= (high > low) & (begin - low >= t.staircase_lower * (high - low))
         found += [
             Boundary(int(edges[k[i] - 1]), int(edges[k[i]]), m, float(begin[i]), float(high[i]), float(low[i]))
             for i in np.flatnonzero(far)
