@@ -107,11 +107,11 @@ def noise_so_far(y: Floats) -> Floats:
 
 def level_so_far(y: Floats, width: int) -> Floats:
     """The median of the last `width` points, shape (n,), NaN for the first width-1; renewed every width // 4 points."""
-    at, level = stats.trailing_median(y, width, max(1, width // 4))
+    stride = max(1, width // 4)
+    _, level = stats.trailing_median(y, width, stride)
     out = np.full(len(y), np.nan)
-    if len(at):
-        latest = np.searchsorted(at, np.arange(len(y)), side="right") - 1
-        out[latest >= 0] = level[latest[latest >= 0]]
+    if len(level):
+        out[width - 1 :] = np.repeat(level, stride)[: len(y) - width + 1]
     return out
 
 
