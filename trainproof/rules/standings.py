@@ -96,7 +96,7 @@ def told(
     pairs = found.each[0].pairs
     yield Sighting(
         severity,
-        f"{found.what} {found.run:.4g} is {_apart(found)} {worse} {_baselines(found)} over {len(pairs)} matched records; "
+        f"{found.what} {found.run:.4g} is {_apart(found, worse)} {worse} {_baselines(found)} over {len(pairs)} matched records; "
         f"noise explains {found.share(found.standing.noise):.1%}{more}.",
         ends(seen, found),
         _limits(found.standing),
@@ -136,8 +136,9 @@ def ends(seen: Comparison, found: Outcome) -> tuple[Evidence, ...]:
     return tuple(dict.fromkeys(cited))
 
 
-def _apart(found: Outcome) -> str:
-    share = found.share(abs(found.standing.centre))
+def _apart(found: Outcome, worse: str) -> str:
+    centre = abs(found.standing.centre)
+    share = abs(found.share(-centre if worse == "below" else centre))  # half as large is 50 % below
     return f"{share:.1%}" if found.each[0].relative else f"{share:.1%} of its range"
 
 
