@@ -49,8 +49,8 @@ bench: $(DEV)  ## measure speed as ratios against named libraries
 fuzz: $(DEV)  ## read 10,000 damaged logs a format (about an hour)
 	$(BIN)/python -m tools.fuzz
 
-test-frameworks: $(DEV)  ## compare the readers with the frameworks' own (installs tensorboard)
-	$(BIN)/python -m pip install -q tensorboard
+test-frameworks: $(DEV)  ## compare the readers with the frameworks' own (installs tensorboard, wandb and mlflow-skinny)
+	$(BIN)/python -m pip install -q -r tests/data/requirements-readers.txt -c constraints-dev.txt
 	$(BIN)/python -m pytest -q -m frameworks
 
 $(VENV)/bin/python:

@@ -4,7 +4,7 @@ The twin is the same training until, at step BROKEN_AT, one weight turns into Na
 downloaded. Beside each sample lies `expected.json`: its points as the framework's own reader gives them (own_readers.py).
 
     python -m pip install -r tests/data/requirements.txt
-    python -m tests.data.make_samples            every logger (about two minutes on two cores)
+    python -m tests.data.make_samples            every logger (some minutes on two cores)
     python -m tests.data.make_samples wandb      one of them
 
 Host names, process ids and folders of random names are replaced where they only name files.
