@@ -24,7 +24,7 @@ LAYERS = (
     ("api", "output"),
     ("comparing.compare", "comparing.load", "comparing.store", "comparing.drawing"),
     ("report.rule_page",),
-    ("judge",),
+    ("judge", "profiles"),
     ("folding", "panels", "decimate"),
     ("rules",),
     ("comparing",),

@@ -67,17 +67,18 @@ def judge(
     select: Sequence[str] = ("ALL",),
     ignore: Sequence[str] = (),
     thresholds: Mapping[str, float] | None = None,
+    profile: str | None = None,
 ) -> Report:
     """Judge a log or a directory of logs (a path), a Frame, a DataFrame, or a dict of columns.
 
-    select, ignore: rule codes or prefixes. thresholds: `family.field` -> value. For the rest see `read_all`; a file in
-    a directory that cannot be read is a run with the verdict SKIP. Raises InputError or FormatError when there is
+    select, ignore: rule codes or prefixes. profile: a name of `trainproof.profiles.PROFILES`. thresholds: `family.field` ->
+    value, on top of it. For the rest see `read_all`; a file in a directory that cannot be read is a run with the verdict SKIP. Raises InputError or FormatError when there is
     nothing to read, UsageError for wrong arguments.
     """
     from trainproof.judge import Settings, judge_frames
-    from trainproof.thresholds import Thresholds
+    from trainproof.profiles import thresholds_for
 
-    settings = Settings(tuple(select), tuple(ignore), Thresholds().with_overrides(dict(thresholds or {})))
+    settings = Settings(tuple(select), tuple(ignore), thresholds_for(profile, thresholds))
     if isinstance(run, (str, Path)):
         judged = judge_logs([str(run)], settings, format_name=format, mapping=mapping, facts=_facts(facts))
         if len(judged.problems) == len(judged.report.runs):

@@ -49,6 +49,11 @@ _SHARED = (
         "--ignore", multiple=True, metavar="RULES", help="Leave these rules out: codes or prefixes, with commas."
     ),
     click.option(
+        "--profile",
+        type=click.Choice(["pretrain", "finetune", "preference", "rl", "vision", "tts"]),
+        help="Thresholds for this kind of training; default: those for every kind.",
+    ),
+    click.option(
         "--fail-on", type=click.Choice(["fail", "warn"]), default="fail", show_default=True, help="What exits 1."
     ),
     click.option("--exit-zero", is_flag=True, help="Exit 0 on FAIL too; what cannot be judged still exits 2."),

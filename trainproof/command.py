@@ -21,6 +21,7 @@ from trainproof.output import (
     terminal_width,
     write_whole,
 )
+from trainproof.profiles import thresholds_for
 from trainproof.progress import progress_over
 from trainproof.verdict import Report, Verdict
 
@@ -38,6 +39,7 @@ class Options(NamedTuple):
     no_html: bool = False
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    profile: str | None = None
     fail_on: str = "fail"
     exit_zero: bool = False
     quiet: bool = False
@@ -50,7 +52,7 @@ def run_epoch(options: Options) -> int:
     with progress_over(options.paths) as seen:
         judged = judge_logs(
             options.paths,
-            Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore)),
+            settings_of(options),
             format_name=options.format_name,
             mapping=mapping_of(options.mapping),
             facts=parse_fact_options(options.facts),
@@ -62,6 +64,11 @@ def run_epoch(options: Options) -> int:
     if not options.no_html and len(judged.problems) < len(judged.report.runs):
         write_html(judged.report, options, f"epoch-{report_stem(options.paths)}")
     return exit_code(judged.report, judged.unjudged, options)
+
+
+def settings_of(options: Options) -> Settings:
+    """What to judge by. Raises UsageError for an unknown profile."""
+    return Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore), thresholds_for(options.profile))
 
 
 def check_outputs(options: Options) -> None:

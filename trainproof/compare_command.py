@@ -13,7 +13,7 @@ from trainproof.command import (
     exit_code,
     give_report,
     mapping_of,
-    rules_of,
+    settings_of,
     write_html,
 )
 from trainproof.comparing import store
@@ -22,7 +22,7 @@ from trainproof.comparing.load import Reading, as_baseline, best_of, load_both, 
 from trainproof.comparing.summary import StoredRun, summarise
 from trainproof.errors import InputError, UsageError
 from trainproof.facts import parse_fact_options
-from trainproof.judge import Settings, check_selectors, report_of
+from trainproof.judge import check_selectors, report_of
 from trainproof.output import print_text, report_stem, tell, write_whole
 from trainproof.verdict import Verdict
 
@@ -44,7 +44,7 @@ def run_compare(own: CompareOptions, shared: Mapping[str, Any]) -> int:
     check_outputs(options)
     if not (own.baselines or own.names or own.against):
         raise UsageError("nothing to compare with; name a BASELINE, --baseline NAME, or --against best DIR")
-    settings = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
+    settings = settings_of(options)
     check_selectors(settings)
     reading = Reading(options.format_name, mapping_of(options.mapping) or None, settings)
     run, found = load_both(own.run, _others(own), reading, parse_fact_options(options.facts))

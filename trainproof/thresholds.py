@@ -308,7 +308,7 @@ class EvaluationThresholds(msgspec.Struct, frozen=True):
     few_se: float = 4.0  # standard errors, together with
     few_z: float = 2.2  # the Mann-Kendall Z of 5 values in rising order
 
-    # TP501 eval-rise. Source: measured (5 %: no healthy public run; next healthy 1.7 %); the FAIL shares are those of TP203.
+    # TP501 eval-rise, TP511 best-not-kept. Source: measured (5 %: no healthy public run; next healthy 1.7 %); the FAIL shares are those of TP203.
     rise_min_evals: int = 4
     rise_warn: float = 1.05  # level over best level
     rise_fail: float = 1.5
@@ -559,7 +559,7 @@ class ComparisonThresholds(msgspec.Struct, frozen=True):
     """Families TP97 and TP98. Limits are those for one baseline, worse counted as positive; several baselines move them."""
 
     # TP971 worse-than-baseline, TP972 floor-above-baseline, TP975 slower-slope, TP976 improvement-lost, TP977 end-above-baseline, TP978
-    # eval-worse-than-baseline, TP980 grad-norm-level, TP981 slower-than-baseline, TP982 more-memory, TP983 later-to-loss, TP984
+    # eval-above-baseline, TP980 grad-norm-level, TP981 slower-than-baseline, TP982 more-memory, TP983 later-to-loss, TP984
     # first-divergence. Source: measured (docs/comparison.md).
     noise_se: float = 3.5  # standard errors of a median, by Student's t for few records
     noise_records: int = 4  # matched records that can tell their noise
@@ -591,7 +591,7 @@ class ComparisonThresholds(msgspec.Struct, frozen=True):
     # TP976 improvement-lost. Source: convention.
     improvement_lost: float = 0.25  # of the baselines' improvement, WARN
 
-    # TP978 eval-worse-than-baseline. Source: convention (as TP971 for losses; task metrics are noisier).
+    # TP978 eval-above-baseline. Source: convention (as TP971 for losses; task metrics are noisier).
     eval_share: float = 0.20  # of the matched evaluations
     eval_records: int = 3  # ... and at least so many
     eval_seeds: int = 3  # baselines whose spread tells it where there are fewer

@@ -22,7 +22,7 @@ REWARDS = frozenset({"reward"})
 
 @rule(
     "TP978",
-    "eval-worse-than-baseline",
+    "eval-above-baseline",
     severity=FAIL,
     min_records=1,
     fix="Check that both evaluate the same data with the same template; then look at what changed.",
