@@ -30,9 +30,9 @@ def records(n: int, seed: int = 0) -> Iterator[dict[str, float]]:
             }
 
 
-def write_jsonl(path: Path, n: int) -> Path:
+def write_jsonl(path: Path, n: int, seed: int = 0) -> Path:
     with path.open("w") as log:
-        for record in records(n):
+        for record in records(n, seed):
             log.write(json.dumps(record) + "\n")
     return path
 

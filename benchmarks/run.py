@@ -145,11 +145,27 @@ def cold(folder: Path) -> list[Ratio]:
     ]
 
 
+def comparison(folder: Path) -> list[Ratio]:
+    """Two runs of a million records, compared as the command line does it: read, judged, matched, against reading both."""
+    from trainproof.api import read
+    from trainproof.comparing.compare import compare_run
+    from trainproof.comparing.load import Reading, load_both
+
+    run, base = (write_jsonl(folder / f"seed{seed}.jsonl", MILLION, seed) for seed in (1, 2))
+
+    def compare() -> None:
+        own, baselines = load_both(str(run), [str(base)], Reading())
+        compare_run(own.frame, baselines, Reading().settings, own=own.report)
+
+    reading, comparing = alternate(ROUNDS, lambda: (read(run), read(base)), compare)
+    return [Ratio("two logs of 1,000,000 records: compare", "reading both", comparing, reading, 1.2)]
+
+
 def main() -> int:
     print(f"{'what':50} {'against':20} {'measured':>13} {'base':>13} {'ratio':>6} {'limit':>6}")
     over = 0
     with tempfile.TemporaryDirectory() as folder:
-        for part in (cold, jsonl, trainer_state, small_runs, growth):
+        for part in (cold, jsonl, comparison, trainer_state, small_runs, growth):
             for row in part(Path(folder)):
                 bad = row.value > row.limit
                 over += bad

@@ -298,6 +298,7 @@ def test_tp980_a_norm_of_another_size(times: float, word: str) -> None:
     run = run_of(1, grad_norm=times * noise(200, 3, 0.2))
     report = compared(run, run_of(2, grad_norm=noise(200, 4, 0.2)))
     assert severities(report) == {"TP980": WARN}
+    assert float(figure(report, "TP980").change) == pytest.approx(times - 1, rel=0.1)
     assert re.search(word, findings(report)["TP980"].message)
 
 

@@ -7,7 +7,8 @@ from itertools import permutations
 import pytest
 
 import trainproof
-from tests.examples.test_gallery import SEEDS, folder
+from tests.examples.test_gallery import GALLERY, SEEDS, folder
+from trainproof.report.text import render_text
 from trainproof.verdict import RunReport, Severity, Verdict
 
 
@@ -68,3 +69,11 @@ def test_what_was_changed_stands_beside_the_verdict() -> None:
     changed = {change.name: (change.baselines, change.run) for change in report.compared.changes}
     assert changed["metadata.knobs.learning_rate"] == ("0.002", "0.2")
     assert not any("versions" in name for name in changed)
+
+
+def test_the_readme_shows_what_is_said() -> None:
+    text = render_text(trainproof.compare(log("bad_labels", 43), [log("healthy", seed) for seed in SEEDS]))
+    readme = (GALLERY.parents[1] / "README.md").read_text(encoding="utf-8")
+    shown = readme.partition("$ trainproof compare bad_labels")[2].partition("```")[0].splitlines()[1:]
+    assert len(shown) == 8
+    assert [line for line in shown if line.strip() not in text] == []

@@ -160,7 +160,7 @@ def grad_norm_level(seen: Comparison, t: ComparisonThresholds) -> Seen:
     if below:
         each = [one._replace(gap=one.gap._replace(value=-one.gap.value)) for one in each]
     found = outcome("grad_norm", "grad_norm", each, t.norm_warn, t, math.inf)
-    yield from told("TP980", seen, found, t, worse="below" if below else "above")
+    yield from told("TP980", seen, found, t, worse="below" if below else "above", mirrored=below)
 
 
 @rule(

@@ -109,7 +109,7 @@ def later_to_loss(seen: Comparison, t: ComparisonThresholds) -> Seen:
         raise CannotTell("no baseline improves enough to give a target")
     earliest = min(reached, key=lambda hit: hit.run / hit.base)
     ratio = earliest.run / earliest.base
-    yield Figure("TP983", f"time to reach {seen.loss} {earliest.target:.4g}", number(earliest.run), number(min(r.base for r in reached)),
+    yield Figure("TP983", f"share of the range to {seen.loss} {earliest.target:.4g}", number(earliest.run), number(min(r.base for r in reached)),
                  number(max(r.base for r in reached)), number(ratio - 1), None, len(earliest.pairs))  # fmt: skip
     if ratio < t.target_later or not all(_behind(hit, t) for hit in reached):
         return
@@ -147,7 +147,7 @@ def _behind(hit: _Reached, t: ComparisonThresholds) -> bool:
     """Whether the run's loss was clearly above the baseline's where the baseline reached the target."""
     width = max(t.end_records, len(hit.pairs) // t.divergence_blocks)
     until = hit.pairs.take(slice(0, hit.at + 1))
-    apart = level_gap(until.ratio, min(width, len(until)), t, share=1.0)
+    apart = level_gap(until.ratio, min(width, len(until)), t)
     return apart.value - stats.student_limit(t.noise_se, apart.df) * apart.se > t.loss_warn
 
 

@@ -84,10 +84,13 @@ def told(
     *,
     worse: str = "above",
     severity: Severity | None = None,
-    more: str = "",
+    mirrored: bool = False,
 ) -> Seen:
-    """The figure, and a sighting when the run is worse by more than noise and limit. Raises CannotTell when noise hides too much."""
-    yield figure(code, found)
+    """The figure, and a sighting when the run is worse by more than noise and limit. Raises CannotTell when noise hides too much.
+
+    worse: which side of the baselines is the worse one. mirrored: the gaps were turned round, since either side is.
+    """
+    yield figure(code, found, mirrored)
     severity = found.standing.severity if severity is None else severity
     if severity is INFO:
         if found.standing.noise > t.noisy:
@@ -97,7 +100,7 @@ def told(
     yield Sighting(
         severity,
         f"{found.what} {found.run:.4g} is {_apart(found, worse)} {worse} {_baselines(found)} over {len(pairs)} matched records; "
-        f"noise explains {found.share(found.standing.noise):.1%}{more}.",
+        f"noise explains {found.share(found.standing.noise):.1%}.",
         ends(seen, found),
         _limits(found.standing),
         int(pairs.step[0]),
@@ -112,7 +115,7 @@ def _limits(s: Standing) -> dict[str, float]:
     return {name: round(limit, 6) for name, limit in limits.items() if math.isfinite(limit)}
 
 
-def figure(code: str, found: Outcome) -> Figure:
+def figure(code: str, found: Outcome, mirrored: bool) -> Figure:
     """The figure as the report carries it."""
     s = found.standing
     return Figure(
@@ -121,7 +124,7 @@ def figure(code: str, found: Outcome) -> Figure:
         run=number(found.run),
         low=number(found.low),
         high=number(found.high),
-        change=number(found.share(s.centre)),
+        change=number(found.share(-s.centre if mirrored else s.centre)),
         resolves=number(found.share(s.resolves)) if s.noise > 0 else None,
         matched=min(len(one.pairs) for one in found.each),
     )
