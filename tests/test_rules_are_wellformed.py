@@ -111,9 +111,10 @@ def test_every_threshold_is_used_by_a_rule() -> None:
 
 @each_rule
 def test_it_is_seen_at_work(rule: Rule) -> None:
-    """A gallery run or a made log that it flags, and one that it lets pass."""
+    """A gallery run or a made log that it flags, and one that it lets pass where it moves the verdict."""
     naming = [text for text in rule_tests().values() if f'"{rule.code}"' in text]
     assert naming, "no test runs it"
-    assert "-" in matrix().get(rule.code, "") or any("== []" in text or "severities" in text for text in naming)
+    if rule.severity is not Severity.INFO:
+        assert "-" in matrix().get(rule.code, "") or any("== []" in text for text in naming), "nothing shows it silent"
     if rule.severity is Severity.FAIL and "F" not in matrix().get(rule.code, ""):
         assert any("FAIL" in text for text in naming), "may FAIL, but nothing shows it"
