@@ -11,7 +11,9 @@ Host names, process ids and folders of random names are replaced where they only
 """
 
 import contextlib
+import csv
 import io
+import json
 import lzma
 import os
 import shutil
@@ -131,6 +133,28 @@ def wandb(folder: Path, twin: str) -> None:
     (written,) = folder.glob(f"wandb/offline-run-*/run-{twin}.wandb")
     shutil.copyfile(written, folder / written.name)
     shutil.rmtree(folder / "wandb")
+
+
+def wandb_export(folder: Path) -> None:
+    """What only W&B's server makes, in its form: a chart exported as CSV with both runs in it, and a run's summary."""
+    runs = {twin: dict(training(twin)) for twin in TWINS}
+    columns = [(twin, metric) for twin in TWINS for metric in ("train/loss", "train/lr")]
+    with (folder / "wandb_export.csv").open("w", newline="") as file:
+        rows = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        rows.writerow(
+            ["Step", *(f"{twin} - {metric}{end}" for twin, metric in columns for end in ("", "__MIN", "__MAX"))]
+        )
+        for step in range(1, STEPS + 1):
+            values = [runs[twin][step][metric] for twin, metric in columns for _ in range(3)]
+            rows.writerow([step, *("NaN" if value != value else value for value in values)])
+    last = {
+        **runs["healthy"][STEPS],
+        "_step": STEPS - 1,
+        "_runtime": 4.5,
+        "_timestamp": 1.7e9,
+        "_wandb": {"runtime": 4},
+    }
+    (folder / "wandb-summary.json").write_text(json.dumps(last))
 
 
 def mlflow_runs(uri: str) -> None:
@@ -357,7 +381,11 @@ ONE_BY_ONE: dict[str, Callable[[Path, str], None]] = {
     "trl-dpo": trl_dpo, "stable-baselines3": stable_baselines3,
 }  # fmt: skip
 #: both twins in one place
-TOGETHER: dict[str, Callable[[Path], None]] = {"mlflow": mlflow, "mlflow-db": mlflow_db}
+TOGETHER: dict[str, Callable[[Path], None]] = {
+    "mlflow": mlflow,
+    "mlflow-db": mlflow_db,
+    "wandb-export": wandb_export,
+}
 
 
 def make(name: str, scratch: Path) -> None:

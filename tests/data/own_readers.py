@@ -4,7 +4,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,17 @@ def mlflow_database(packed: Path) -> dict[str, Run]:
         return mlflow_client(f"sqlite:///{path}")
 
 
+def exported_chart(path: Path) -> dict[str, Run]:
+    """The columns of each run, without those of their extremes."""
+    table = pandas_table(path, "Step")
+    names = [name for name in table if not name.endswith(("__MIN", "__MAX"))]
+    runs: dict[str, Run] = {name.partition(" - ")[0]: {} for name in names}
+    for name in names:
+        twin, _, metric = name.partition(" - ")
+        runs[twin][metric] = table[name]
+    return runs
+
+
 #: logger -> the file (or folder) of a twin's log, and its reader
 READERS: dict[str, tuple[str, Callable[[Path], Run]]] = {
     "tensorboard": ("", event_accumulator),
@@ -117,6 +128,8 @@ def own_reading(name: str, folder: Path) -> dict[str, Run]:
         return mlflow_client(f"file://{folder.resolve()}/mlruns")
     if name == "mlflow-db":
         return mlflow_database(folder / "mlflow.db.xz")
+    if name == "wandb-export":
+        return exported_chart(folder / "wandb_export.csv")
     file, reader = READERS[name]
     return {twin: reader(folder / twin / file.format(twin=twin)) for twin in ("healthy", "nan")}
 
@@ -138,8 +151,3 @@ def write_expected(name: str, folder: Path) -> None:
         for twin, run in written(own_reading(name, folder)).items()
     ]
     (folder / EXPECTED).write_text("{\n" + ",\n".join(lines) + "\n}\n")
-
-
-def samples(root: Path) -> Iterator[Path]:
-    """The folder of each logger."""
-    return (path.parent for path in sorted(root.glob(f"*/{EXPECTED}")))

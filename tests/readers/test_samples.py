@@ -20,7 +20,7 @@ from trainproof.verdict import Verdict
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 #: the logs that both twins share
-TOGETHER = {"mlflow": "mlruns", "mlflow-db": "mlflow.db.xz"}
+TOGETHER = {"mlflow": "mlruns", "mlflow-db": "mlflow.db.xz", "wandb-export": "wandb_export.csv"}
 LOGGERS = sorted([*READERS, *TOGETHER])
 #: metric -> [step, value], what is not finite as text
 Points = dict[str, list[list[int | float | str]]]

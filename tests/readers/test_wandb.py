@@ -17,8 +17,10 @@ from tests.readers.logs import points, pour, read_bytes
 from tests.readers.stores import BLOCK, HEADER, exit_code, history, item, run, store
 from trainproof.errors import FormatError
 from trainproof.frame import Frame, Source
+from trainproof.names import EPOCH_NAMES, STEP_NAMES, plain
 from trainproof.readers.base import sniff
 from trainproof.readers.discover import Log, read_logs
+from trainproof.readers.values import as_float
 from trainproof.readers.wandb_store import Damage, records
 
 
@@ -125,6 +127,26 @@ def test_values_with_fields_of_their_own_types() -> None:
     assert points(log, "loss") == [(7, 2.5, 1)]
     assert points(log, "count") == [(7, -3.0, 1)]
     assert set(log) == {"loss", "count"}
+
+
+@given(
+    st.dictionaries(
+        st.text(min_size=1, max_size=140),
+        st.floats() | st.integers(-(2**70), 2**70) | st.text(max_size=140),
+        max_size=6,
+    )
+)
+def test_items_of_any_size_have_the_same_values(values: dict[str, float | int | str]) -> None:
+    """Short items are read without a walk over their fields, long ones with it."""
+    known = (*STEP_NAMES, *EPOCH_NAMES, "loss")
+    metrics = {key: value for key, value in values.items() if plain(key) not in known and not key.startswith("_")}
+    items = [
+        message(1, message(1, key.encode()), message(16, json.dumps(value).encode())) for key, value in metrics.items()
+    ]
+    log = frame(message(2, *items), history(1, loss=1.0))
+    read = {log.original_names[name]: log[name].value.tolist() for name in log if name != "loss"}
+    expected = {key: [number] for key, value in metrics.items() if (number := as_float(value)) is not None}
+    assert repr(sorted(read.items())) == repr(sorted(expected.items()))
 
 
 def test_a_step_that_the_trainer_counts_wins_over_the_number_of_calls() -> None:

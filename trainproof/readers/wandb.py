@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -30,6 +31,8 @@ STEP, TIMESTAMP = "_step", "_timestamp"
 _HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18  # of Record
 _RUN_CONFIG = 4
 _ITEM, _STEP = 1, 2  # of HistoryRecord; ConfigRecord's `update` is 1 as well
+#: bytes of an item with an empty key and an empty value: its own key and length, those of its key, and those of its value
+_SHORTEST_ITEM = 7
 _KEY, _NESTED_KEY, _INTEGER, _NUMBER, _TEXT, _JSON, _VALUE_JSON = 1, 2, 5, 6, 7, 8, 16  # of HistoryItem and ConfigItem
 
 
@@ -112,7 +115,8 @@ class _Reading:
 
     def _take_history(self, record: bytes, history: Field, line: int) -> None:
         values = dict(_items(record, history))
-        values.setdefault(STEP, _step(record, history))
+        if STEP not in values:
+            values[STEP] = _step(record, history)
         values.pop(TIMESTAMP, None)
         self.found = self.found or _any_number(values.items())
         self._lines.append(line)
@@ -149,7 +153,15 @@ class _Reading:
 
 def _items(record: bytes, message: Field) -> Iterator[tuple[str, object]]:
     """The keys and values of a HistoryRecord or a ConfigRecord; nested keys are joined with "/"."""
-    for item in fields(record, message.begin, message.end):
+    at = message.begin
+    while at < message.end:
+        plain = _plain_item(record, at, message.end)
+        if plain is not None:
+            key, text, at = plain
+            yield _name(key), _decoded(text)
+            continue
+        item = next(fields(record, at, message.end))
+        at = item.end
         if (item.number, item.kind) == (_ITEM, BYTES):
             names: list[str] = []
             value: object = None
@@ -159,6 +171,25 @@ def _items(record: bytes, message: Field) -> Iterator[tuple[str, object]]:
                 else:
                     value = _value(record, part)
             yield clean_name("/".join(names)), value
+
+
+def _plain_item(record: bytes, at: int, end: int) -> tuple[bytes, bytes, int] | None:
+    """Key, JSON and end of the item at `at`, if it is one of a single key and a JSON value, of fewer than 128 bytes each.
+
+    Nearly all items are: looking at their fixed bytes is several times as fast as walking over their fields.
+    """
+    if end - at < _SHORTEST_ITEM or record[at] != 0x0A or record[at + 2] not in (0x0A, 0x12):
+        return None
+    size, key = record[at + 1], at + 4
+    value, stop = key + record[at + 3], at + 2 + size
+    if size > 0x7F or stop > end or value + 3 > stop or record[value : value + 2] != b"\x82\x01":
+        return None
+    return (record[key:value], record[value + 3 : stop], stop) if value + 3 + record[value + 2] == stop else None
+
+
+@lru_cache(maxsize=4096)
+def _name(key: bytes) -> str:
+    return clean_name(key.decode("utf-8", "replace"))
 
 
 def _step(record: bytes, history: Field) -> int:
@@ -185,6 +216,10 @@ def _value(record: bytes, part: Field) -> object:
 
 def _decoded(text: bytes) -> object:
     """A JSON value; images, histograms and the like are objects that say their type, and no metrics."""
+    try:
+        return int(text) if text.isdigit() and len(text) < 19 else float(text)
+    except ValueError:
+        pass
     try:
         value = decode_json(text)
     except ValueError:
