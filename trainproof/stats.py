@@ -126,31 +126,31 @@ def baseline(x: Floats, lag: int = 5) -> Baseline:
     last 5 records, which rules compare with M, out of it. Source: CATALOGUE of rules, shared machinery; the floor of 2 % and the
     quantum are measured on public logs (bfloat16 losses have a MAD of 0).
     """
-    n = len(x)
+    n, first = len(x), BASELINE_MINIMUM - 1 + lag  # the first record that has a baseline
     base = Baseline(np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan))
-    widths = np.arange(BASELINE_MINIMUM, min(n - lag + 1, BASELINE_WINDOW))
-    if len(widths):
-        begin = BASELINE_MINIMUM - 1 + lag
-        for column, values in zip(base, _described(prefixes(x, widths), widths), strict=True):
-            column[begin : begin + len(widths)] = values
-    offset = BASELINE_WINDOW - 1 + lag  # the record whose baseline is the first full window
-    exact = min(n, max(BASELINE_EXACT, offset))
-    if n > offset:
-        _fill(x[: exact - lag], 1, offset, Baseline(*(column[:exact] for column in base)))
+    exact = min(n, max(BASELINE_EXACT, BASELINE_WINDOW - 1 + lag))
+    if n > first:
+        before = np.full(BASELINE_WINDOW - BASELINE_MINIMUM, np.inf)  # the first windows are not full
+        head = Baseline(*(column[:exact] for column in base))
+        _fill(np.concatenate((before, x[: exact - lag])), 1, first, BASELINE_MINIMUM, head)
     if n > exact:
-        start = exact - offset
-        _fill(x[start : n - lag], BASELINE_STRIDE, exact, base)
+        start = exact - (BASELINE_WINDOW - 1 + lag)
+        _fill(x[start : n - lag], BASELINE_STRIDE, exact, BASELINE_WINDOW, base)
     return base
 
 
-def _fill(x: Floats, stride: int, first: int, base: Baseline) -> None:
-    """Write the baselines of the windows of `x`, `stride` apart, into records `first` on; each one serves `stride` records."""
+def _fill(x: Floats, stride: int, first: int, width: int, base: Baseline) -> None:
+    """Write the baselines of the windows of `x`, `stride` apart, into records `first` on; each one serves `stride` records.
+
+    The first window holds `width` values, behind infinities, each that follows one more, until they are full.
+    """
     n = len(base.median)
     for start, rows in windows(x, BASELINE_WINDOW, stride):
+        widths = np.minimum(width + start + np.arange(len(rows)), BASELINE_WINDOW)
         at = first + start * stride
         stop = min(n, at + len(rows) * stride)
-        for column, values in zip(base, _described(rows, np.array([BASELINE_WINDOW])), strict=True):
-            column[at:stop] = np.repeat(values, stride)[: stop - at]
+        for column, values in zip(base, _described(rows, widths), strict=True):
+            column[at:stop] = np.repeat(values, stride)[: stop - at] if stride > 1 else values
 
 
 def prefixes(x: Floats, widths: Ints) -> Floats:

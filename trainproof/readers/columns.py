@@ -93,12 +93,13 @@ def cells_of(records: Sequence[Mapping[str, object]]) -> dict[str, Cells]:
 
 def _joined(parts: list[tuple[list[int], tuple[object, ...]]], size: int) -> Cells:
     """The values of one key in the order of the records, from the records of each set of keys."""
+    rows, values = parts[0]
     if len(parts) == 1:
-        rows, values = parts[0]
         return Cells(None if len(rows) == size else np.array(rows, np.int64), list(values))
-    pairs = sorted((row, i, j) for i, (rows, _) in enumerate(parts) for j, row in enumerate(rows))
-    joined = [parts[i][1][j] for _, i, j in pairs]
-    return Cells(None if len(joined) == size else np.array([row for row, _, _ in pairs], np.int64), joined)
+    every = np.array([row for some, _ in parts for row in some], np.int64)
+    order = np.argsort(every)
+    unordered = [value for _, some in parts for value in some]
+    return Cells(None if len(every) == size else every[order], [unordered[at] for at in order.tolist()])
 
 
 def columns_of(cells: Mapping[str, Cells], size: int, line_of: LineOf, step_key: str | None) -> dict[str, Column]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from trainproof.frame import Ints
 from trainproof.readers.columns import Cells, LineOf
@@ -42,20 +42,26 @@ def key_lines(text: bytes, line: int, cells: Mapping[str, Cells], size: int) -> 
     return KeyLines(braces + line + 1, lambda name, rows: keys[name][slice(None) if rows is None else rows] + line + 1)
 
 
+@lru_cache(1024)
+def _spelled(key: str) -> bytes:
+    return f"{json.dumps(key)}:".encode()
+
+
 def _places(text: bytes, newlines: Ints, cells: Mapping[str, Cells], following: Ints) -> dict[str, Ints] | None:
     """For each key the index of the line end before it in each object; None when one is not where it should be."""
-    buffer = np.frombuffer(text, np.uint8)
     first = text[newlines[1] + 1 : newlines[2]] if len(newlines) > 2 else b""
     indent = len(first) - len(first.lstrip())
     places = {}
     following = following.copy()
     for key, (rows, _) in cells.items():
         index = slice(None) if rows is None else rows
-        spelled = np.frombuffer(f"{json.dumps(key)}:".encode(), np.uint8)
+        spelled = _spelled(key)
         begins = newlines[following[index]] + 1 + indent
-        if begins.max() + len(spelled) > len(buffer):
+        places_left = len(text) - len(spelled) + 1
+        if begins.max() >= places_left:
             return None
-        if not (sliding_window_view(buffer, len(spelled))[begins] == spelled).all():
+        windows = np.ndarray((places_left, len(spelled)), np.uint8, text, strides=(1, 1))
+        if not (windows[begins] == np.frombuffer(spelled, np.uint8)).all():
             return None
         places[clean_name(key)] = following.copy()
         following[index] += 1

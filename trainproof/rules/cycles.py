@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -59,10 +60,16 @@ def flattened(window: Floats) -> Floats:
     if not 0 < mad < math.inf:
         return np.zeros(n)
     x = np.clip((window - middle) / mad, -4, 4)
-    at = np.linspace(-1, 1, n)
-    for basis in (np.ones(n), at, at * at - (at * at).mean()):
-        x = x - basis * ((x * basis).sum() / (basis * basis).sum())
+    for basis, norm in _parabola(n):
+        x = x - basis * ((x * basis).sum() / norm)
     return x * mad
+
+
+@lru_cache(maxsize=64)
+def _parabola(n: int) -> tuple[tuple[Floats, float], ...]:
+    """Orthogonal polynomials of degree 0, 1 and 2 on n even points, each with the sum of its squares."""
+    at = np.linspace(-1, 1, n)
+    return tuple((basis, float((basis * basis).sum())) for basis in (np.ones(n), at, at * at - (at * at).mean()))
 
 
 def _autocorrelation(x: Floats, most: int) -> Floats:
