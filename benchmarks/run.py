@@ -6,6 +6,8 @@ Each pair of runs alternates, and medians are compared, so that a machine that s
 from __future__ import annotations
 
 import json
+import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -15,11 +17,22 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.logs import write_jsonl, write_trainer_state
+from benchmarks.logs import (
+    MEGATRON_LINE,
+    MEGATRON_SCAN,
+    SPEEDRUN_LINE,
+    SPEEDRUN_SCAN,
+    write_console,
+    write_events,
+    write_jsonl,
+    write_trainer_state,
+)
 
 MILLION = 1_000_000
 STATE_RECORDS = 300_000
 COLD_RECORDS = 200
+CONSOLE_MEGABYTES = 100
+LENGTH = struct.Struct("<Q")
 SMALL_RUNS, SMALL_RECORDS = 1000, 200
 ROUNDS = 5
 COLD_ROUNDS = 15
@@ -116,6 +129,43 @@ def small_runs(folder: Path) -> list[Ratio]:
     return [Ratio("1,000 runs of 200 records: read and judge", "json.load of each", judging, base, 12.0)]
 
 
+def console(folder: Path) -> list[Ratio]:
+    """Console output against one regular expression of its record lines, run over the same bytes."""
+    from trainproof.api import read
+
+    rows = []
+    for name, line, pattern, chatter in (
+        ("short lines", SPEEDRUN_LINE, SPEEDRUN_SCAN, 0),
+        ("long lines", MEGATRON_LINE, MEGATRON_SCAN, 0),
+        ("other lines between", MEGATRON_LINE, MEGATRON_SCAN, 3),
+    ):
+        path = write_console(folder / "console.log", line, CONSOLE_MEGABYTES, chatter)
+        scan = re.compile(pattern)
+
+        def search(path: Path = path, scan: re.Pattern[bytes] = scan) -> None:
+            for _ in scan.finditer(path.read_bytes()):
+                pass
+
+        base, reading = alternate(3, search, lambda path=path: read(path))
+        rows.append(Ratio(f"100 MB of console output, {name}: read", "re.finditer", reading, base, 4.0))
+    return rows
+
+
+def event_files(folder: Path) -> list[Ratio]:
+    """A TensorBoard event file against a walk over its records that looks at nothing but their lengths."""
+    from trainproof.api import read
+
+    path = write_events(folder / "events.out.tfevents.1.host", MILLION)
+
+    def walk() -> None:
+        data, at = path.read_bytes(), 0
+        while at < len(data):
+            at += 16 + LENGTH.unpack_from(data, at)[0]
+
+    base, reading = alternate(ROUNDS, walk, lambda: read(path))
+    return [Ratio("3,000,000 events of a TensorBoard file: read", "a bare TFRecord walk", reading, base, 3.0)]
+
+
 def growth(folder: Path) -> list[Ratio]:
     """Ten times the records may cost hardly more than ten times the time."""
     from trainproof.api import judge
@@ -165,7 +215,7 @@ def main() -> int:
     print(f"{'what':50} {'against':20} {'measured':>13} {'base':>13} {'ratio':>6} {'limit':>6}")
     over = 0
     with tempfile.TemporaryDirectory() as folder:
-        for part in (cold, jsonl, comparison, trainer_state, small_runs, growth):
+        for part in (cold, jsonl, comparison, trainer_state, small_runs, console, event_files, growth):
             for row in part(Path(folder)):
                 bad = row.value > row.limit
                 over += bad

@@ -69,7 +69,7 @@ class LineReader:
     def __init__(self, line: Line) -> None:
         self.line = line
         self._mark = line.mark.encode()
-        self._head, self._tail = line.head.encode(), line.tail.encode() + rb"[ \t\x0b]*$"
+        self._head, self._tail = line.head.encode(), line.tail.encode() + rb"[ \t\x0b]*+$"
         self._pattern = re.compile(self._head + b"(?P<fields>" + line.fields.encode() + b")" + self._tail)
         self._groups = tuple(name for name in self._pattern.groupindex if name != "fields")
         self._field = STRICT_FIELD if line.strict else FIELD
@@ -193,7 +193,11 @@ def lifted(pattern: re.Pattern[bytes], block: Block) -> tuple[tuple[list[bytes |
     if len(gaps) == 1:
         return None, block
     del cells[::stride]
-    lines = np.cumsum(np.fromiter((gap.count(b"\n") for gap in gaps), np.int64, len(gaps)))[:-1]
-    text = gaps[0] + b"".join(gap[1:] for gap in gaps[1:])  # the line end belongs to the record
-    rest = Block(text, np.delete(block.numbers, lines) if text else block.numbers[:0])
+    if len(gaps) == len(block.numbers) + 1:  # every line is one
+        return (cells, block.numbers), Block(b"", block.numbers[:0])
+    lines = np.cumsum(np.array([gap.count(b"\n") for gap in gaps]))[:-1]
+    text = gaps[0] + b"".join([gap[1:] for gap in gaps[1:]])  # the line end belongs to the record
+    left = np.ones(len(block.numbers), bool)
+    left[lines] = False
+    rest = Block(text, block.numbers[left])
     return (cells, block.numbers[lines]), rest
