@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -146,7 +147,7 @@ def console(folder: Path) -> list[Ratio]:
             for _ in scan.finditer(path.read_bytes()):
                 pass
 
-        base, reading = alternate(3, search, lambda path=path: read(path))
+        base, reading = alternate(3, search, partial(read, path))
         rows.append(Ratio(f"100 MB of console output, {name}: read", "re.finditer", reading, base, 4.0))
     return rows
 

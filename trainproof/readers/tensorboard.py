@@ -75,7 +75,11 @@ class _Events(NamedTuple):
     lines: Ints
 
     def take(self, chosen: NDArray[np.bool_]) -> _Events:
-        return self if chosen.all() else _Events(self.columns[:, chosen], self.crcs[chosen], self.lines[chosen])
+        return (
+            self
+            if chosen.all()
+            else _Events(self.columns.compress(chosen, axis=1), self.crcs[chosen], self.lines[chosen])
+        )
 
 
 def _shape_or_none(event: bytes) -> Shape | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from trainproof.frame import Ints
@@ -97,8 +98,7 @@ def columns_at(data: bytes, begins: Ints, size: int) -> Bytes:
     window = np.frombuffer(data, np.uint8)
     if len(begins) == 1:  # records of many megabytes come one by one, and their indices would be eight times as large
         return window[begins[0] : begins[0] + size, None]
-    columns: Bytes = window[begins[None, :] + np.arange(size)[:, None]]
-    return columns
+    return np.ascontiguousarray(sliding_window_view(window, size)[begins].T)
 
 
 def stored_crc(data: bytes, at: Ints) -> Words:
@@ -125,7 +125,8 @@ def blocks(stream: Stream) -> Iterator[Block | Damage]:
                     break
             walk = _walk(data, at)
             if walk.begins:
-                yield Block(data, np.array(walk.begins, np.int64), np.array(walk.sizes, np.int64))
+                begins = np.array(walk.begins, np.int64)
+                yield Block(data, begins, np.diff(begins, append=walk.at + HEADER.size) - HEADER.size - FOOTER_BYTES)
             lost, wanted = not walk.sound, walk.wanted
             if walk.sound:
                 data = data[walk.at :]
@@ -143,10 +144,9 @@ def blocks(stream: Stream) -> Iterator[Block | Damage]:
 
 
 class _Walk(NamedTuple):
-    """Whole records, and where the walk ended: at a damage, or for want of bytes (`wanted`, where it is known)."""
+    """Where whole records begin, and where the walk ended: at a damage, or for want of bytes (`wanted`, where it is known)."""
 
     begins: list[int]
-    sizes: list[int]
     at: int
     sound: bool
     wanted: int = 0
@@ -155,33 +155,42 @@ class _Walk(NamedTuple):
 def _walk(data: bytes, at: int) -> _Walk:
     """The whole records from `at` on."""
     begins: list[int] = []
-    sizes: list[int] = []
-    unpack, known, end = HEADER.unpack_from, _length_crcs, len(data)
+    append, known, end = begins.append, _strides, len(data)
     while at + HEADER.size <= end:
-        size, crc = unpack(data, at)
-        if known.get(size) != crc and not _is_sound(size, crc):
-            return _Walk(begins, sizes, at, sound=False)
-        following = at + HEADER.size + size + FOOTER_BYTES
-        if following > end:
-            return _Walk(begins, sizes, at, sound=True, wanted=following - at)
-        begins.append(at + HEADER.size)
-        sizes.append(size)
-        at = following
-    return _Walk(begins, sizes, at, sound=True)
+        header = data[at : at + HEADER.size]
+        stride = known.get(header) or _stride(header)
+        if not stride:
+            return _Walk(begins, at, sound=False)
+        if at + stride > end:
+            return _Walk(begins, at, sound=True, wanted=stride)
+        append(at + HEADER.size)
+        at += stride
+    return _Walk(begins, at, sound=True)
 
 
-_length_crcs: dict[int, int] = {}
+_strides: dict[bytes, int] = {}
+
+
+def _stride(header: bytes) -> int:
+    """The bytes from a sound header to the next one; 0 for one whose length has not its CRC, or is not bearable.
+
+    Lengths repeat from event to event, so each is looked at once.
+    """
+    size, crc = HEADER.unpack(header)
+    if not _is_sound(size, crc):
+        return 0
+    if len(_strides) > 65536:
+        _strides.clear()
+    _strides[header] = HEADER.size + size + FOOTER_BYTES
+    return _strides[header]
 
 
 def _is_sound(size: int, crc: int) -> bool:
-    """Whether a length has its CRC and is bearable. Lengths repeat from event to event, so each is computed once."""
+    """Whether a length has its CRC and is bearable."""
     if size > MOST_RECORD_BYTES:
         return False
-    if len(_length_crcs) > 65536:
-        _length_crcs.clear()
     column = np.frombuffer(size.to_bytes(8, "little"), np.uint8)[:, None]
-    _length_crcs[size] = int(masked(crc32c(column))[0])
-    return _length_crcs[size] == crc
+    return int(masked(crc32c(column))[0]) == crc
 
 
 def is_header(data: bytes) -> bool:
