@@ -137,7 +137,7 @@ def _counted_losses(block: Block) -> Iterator[tuple[tuple[str, ...], list[str], 
             continue
         names, values = fields_of(text, STRICT_FIELD)
         counters = tuple(dict.fromkeys(name for name in names if _counts(name)))
-        losses = [name for name in names if LOSS.search(name) and not _counts(name)]
+        losses = [name for name in dict.fromkeys(names) if LOSS.search(name) and not _counts(name)]
         if counters and losses:
             yield counters, losses, dict(zip(reversed(names), reversed(values), strict=True))
 
