@@ -10,11 +10,14 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import trainproof
 from tests.comparing.helpers import COMPARED, compared, falling, findings, noise, run_of, trusted
 from tests.rules.helpers import make_frame
-from trainproof.comparing.compare import baseline_of, compare_run
+from trainproof.comparing.compare import baseline_of, compare_run, stored_baseline
+from trainproof.comparing.summary import summarise
 from trainproof.errors import UsageError
 from trainproof.facts import FactValue
 from trainproof.frame import Frame, Repair
@@ -264,3 +267,40 @@ def test_facts_are_those_of_the_run() -> None:
         trainproof.compare(base, base, select=["TP99"])
     with pytest.raises(UsageError, match="--align tokens"):
         trainproof.compare(base, base, align="tokens")
+
+
+# --- hostile input
+
+VALUES = st.lists(
+    st.one_of(st.floats(), st.sampled_from([0.0, 1.0, 2.0, math.nan, math.inf, 1e308, 5e-324])), max_size=70
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    mine=VALUES,
+    theirs=VALUES,
+    third=VALUES,
+    counter=VALUES,
+    objective=st.sampled_from(["lm", "rl", "density", "unknown"]),
+)
+def test_no_curve_crashes_a_comparison(
+    mine: list[float], theirs: list[float], third: list[float], counter: list[float], objective: str
+) -> None:
+    def frame(loss: list[float], other: list[float]) -> Frame:
+        named = {"eval/loss": other, "tokens": other, "lr": loss, "memory": other, "throughput": loss, "reward": other}
+        kept = {name: values for name, values in {"loss": loss, "grad_norm": other, **named}.items() if values}
+        return make_frame(kept, objective=objective)
+
+    report = compared(frame(mine, counter), frame(theirs, counter), frame(third, mine))
+    assert report.verdict in Verdict
+    whole = report_of([report], "compare")
+    jsonschema.Draft202012Validator(json_schema()).validate(json.loads(render_json(whole)))
+    assert render_text(whole)
+    assert render_html(whole)
+    for one in (frame(theirs, counter), frame(third, mine)):
+        if one.records:
+            beside = compare_run(
+                frame(mine, counter), [stored_baseline(summarise(one, "PASS", {}), "stored")], COMPARED
+            )
+            assert beside.verdict in Verdict

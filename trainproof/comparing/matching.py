@@ -15,6 +15,8 @@ from trainproof.frame import Floats, Ints
 EQUAL_SHARE = 0.5
 #: the part of a baseline's values that makes a scale for those that have no ratio
 RANGE = (0.05, 0.95)
+#: ratios are cut off here: what follows is computed with squares and exponentials of them
+LARGEST = 700.0
 #: records needed to tell an averaged loss from a single one by its noise
 AVERAGED_RECORDS = 8
 
@@ -41,15 +43,21 @@ class Pairs:
         """None where all values are positive, so that ratios mean something; else the range of the baseline's middle 90 %."""
         if not len(self) or (self.run.min() > 0 and self.base.min() > 0):
             return None
-        low, high = np.quantile(self.base, RANGE)
-        return float(high - low) or math.nan
+        with np.errstate(all="ignore"):
+            low, high = np.quantile(self.base, RANGE)
+            return float(high - low)
+
+    @property
+    def measurable(self) -> bool:
+        """Whether a distance between the two means something: all values are positive, or the baseline has a range."""
+        return self.scale is None or 0 < self.scale < math.inf
 
     @cached_property
     def ratio(self) -> Floats:
         """log(run / baseline), or (run - baseline) / scale, shape (n,); 0 exactly where the values are equal."""
-        if self.scale is not None:
-            return (self.run - self.base) / self.scale
-        return np.log(self.run / self.base)
+        with np.errstate(all="ignore"):
+            ratio = np.log(self.run / self.base) if self.scale is None else (self.run - self.base) / self.scale
+        return np.clip(ratio, -LARGEST, LARGEST)
 
     def last(self, count: int) -> Pairs:
         """The last `count` pairs."""

@@ -102,7 +102,7 @@ def floor_above_baseline(seen: Comparison, t: ComparisonThresholds) -> Seen:
     def look(i: int, pairs: Pairs) -> Against:
         scale, ratio, width = pairs.scale, pairs.ratio, _stretch(len(pairs), t)
         run, base = (float(stats.block_medians(x, len(x) // width).min()) for x in (pairs.run, pairs.base))
-        value = math.log(run / base) if scale is None else (run - base) / scale
+        value = math.log(run) - math.log(base) if scale is None else (run - base) / scale
         se, df = noise_of(ratio, width, t)
         quantum = print_steps(pairs)
         return Against(i, pairs, run, base, Gap(value, math.hypot(se, quantum / t.noise_se), df), scale is None)
@@ -168,7 +168,7 @@ def _integer(pairs: Pairs, baseline: int, t: ComparisonThresholds) -> tuple[Agai
     if pairs.scale is not None:
         return None
     level = float(np.median(pairs.ratio))
-    factor = math.exp(min(abs(level), 700.0))
+    factor = math.exp(abs(level))
     whole = round(factor)
     if not 2 <= whole <= t.integer_most or abs(factor - whole) > min(t.integer_near * whole, t.integer_off):
         return None
@@ -214,7 +214,7 @@ def improvement_lost(seen: Comparison, t: ComparisonThresholds) -> Seen:
         se, df = noise_of(ratio, width, t, share=1.0)
         change = [(float(np.median(x[:width])), float(np.median(x[-width:]))) for x in (pairs.run, pairs.base)]
         before, after = change[1]
-        gains.append(max(0.0, math.log(before / after) if scale is None else (before - after) / scale))
+        gains.append(max(0.0, math.log(before) - math.log(after) if scale is None else (before - after) / scale))
         found = Gap(float(np.median(ratio[-width:]) - np.median(ratio[:width])), math.sqrt(2) * se, df)
         return Against(i, pairs, change[0][1] - change[0][0], change[1][1] - change[1][0], found, scale is None)
 

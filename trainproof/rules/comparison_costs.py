@@ -245,7 +245,7 @@ def more_memory(seen: Comparison, t: ComparisonThresholds) -> Seen:
         run, base = float(np.max(pairs.run)), float(np.max(pairs.base))
         if min(run, base) <= 0:
             raise CannotTell("no memory above 0")
-        return Against(i, pairs, run, base, Gap(math.log(run / base), 0.0, len(pairs)))
+        return Against(i, pairs, run, base, Gap(math.log(run) - math.log(base), 0.0, len(pairs)))
 
     each = against_all(seen, "memory", t.cost_records, look)
     yield from told("TP982", seen, outcome("memory", "peak memory", each, t.memory_warn, t, math.inf), t)

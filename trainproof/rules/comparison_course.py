@@ -10,7 +10,7 @@ import numpy as np
 from trainproof import stats
 from trainproof.comparing.comparison import Comparison
 from trainproof.comparing.levels import Gap, level_gap, noise_of
-from trainproof.comparing.matching import Pairs
+from trainproof.comparing.matching import LARGEST, Pairs
 from trainproof.rules.registry import INFO, SUPERVISED, WARN, CannotTell, Sighting, rule
 from trainproof.rules.standings import Against, Seen, against_all, outcome, told
 from trainproof.thresholds import ComparisonThresholds
@@ -55,7 +55,12 @@ def slower_slope(seen: Comparison, t: ComparisonThresholds) -> Seen:
         wider = math.sqrt((1 + r) / (1 - r))
         found = Gap(seen_trend.change, seen_trend.se * wider, t.mad_efficiency * len(blocks) / wider**2)
         return Against(
-            i, pairs, math.exp(seen_trend.change) if scale is None else seen_trend.change, 1.0, found, scale is None
+            i,
+            pairs,
+            math.exp(min(seen_trend.change, LARGEST)) if scale is None else seen_trend.change,
+            1.0,
+            found,
+            scale is None,
         )
 
     each = against_all(seen, seen.loss, t.slope_records, look)

@@ -10,7 +10,7 @@ import numpy as np
 
 from trainproof.comparing.comparison import Comparison
 from trainproof.comparing.levels import Gap, Standing, standing
-from trainproof.comparing.matching import Pairs
+from trainproof.comparing.matching import LARGEST, Pairs
 from trainproof.rules.registry import INFO, CannotTell, Sighting
 from trainproof.thresholds import ComparisonThresholds
 from trainproof.verdict import Evidence, Figure, Severity, number
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
 
     def share(self, value: float) -> float:
         """A distance in the unit of the gaps as a share."""
-        return math.expm1(value) if self.each[0].relative else value
+        return math.expm1(min(value, LARGEST)) if self.each[0].relative else value
 
 
 def against_all(
@@ -64,10 +64,12 @@ def against_all(
     usable = seen.usable(metric, least)
     if not usable and equal_ones:
         usable = [(i, pairs) for i, pairs in seen.usable(metric) if np.array_equal(pairs.run, pairs.base)]
+    if usable and not any(pairs.measurable for _, pairs in usable):
+        raise CannotTell(f"{metric} of the baseline is neither positive nor has it a range")
     if not usable:
         most = max(map(len, seen.matched(metric)), default=0)
         raise CannotTell(f"{most} matched records of {metric}, needs {least}")
-    return [look(i, pairs) for i, pairs in usable]
+    return [look(i, pairs) for i, pairs in usable if pairs.measurable]
 
 
 def outcome(
