@@ -1,5 +1,5 @@
 """Rebuild the generated files, or check that they are what the code says: rule pages, EVIDENCE_MATRIX.md, the CLI reference, README's
-table of formats.
+verdict and table of formats.
 
 python -m tools.generate --check
 python -m tools.generate --write
@@ -7,19 +7,23 @@ python -m tools.generate --write
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from tools.cli_reference import cli_reference
 from tools.evidence import evidence_matrix
+from trainproof.api import judge_logs
+from trainproof.judge import Settings
 from trainproof.readers.base import READERS, reader_for
 from trainproof.report.rule_page import page, summary
+from trainproof.report.text import render_text
 from trainproof.rules import own_rules
 
 ROOT = Path(__file__).resolve().parent.parent
-#: what stands around README's table of formats
-FORMATS = ("<!-- formats: made from the readers by make write-generated -->", "<!-- /formats -->")
+#: the run whose verdict README shows
+SHOWN_RUN = "examples/gallery/lr_hot/trainer_state.json"
 
 
 def generated() -> Iterator[tuple[Path, str]]:
@@ -29,18 +33,32 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield ROOT / "rules" / "README.md", rule_index()
     yield ROOT / "EVIDENCE_MATRIX.md", evidence_matrix(ROOT / "examples" / "gallery")
     yield ROOT / "docs" / "cli.md", cli_reference()
-    yield ROOT / "README.md", with_formats((ROOT / "README.md").read_text(encoding="utf-8"))
+    yield ROOT / "README.md", with_parts((ROOT / "README.md").read_text(encoding="utf-8"))
 
 
-def with_formats(readme: str) -> str:
-    """README with its table of formats as the readers describe themselves. Raises ValueError when it has no place for one."""
-    before, opening, rest = readme.partition(FORMATS[0])
-    _, closing, after = rest.partition(FORMATS[1])
-    if not closing:
-        raise ValueError(f"README.md lacks {FORMATS[0]} ... {FORMATS[1]}")
+def with_parts(readme: str) -> str:
+    """README with its generated parts made anew. Raises ValueError when it has no place for one."""
+    for name, text in (("verdict", shown_verdict()), ("formats", table_of_formats())):
+        opening, closing = f"<!-- {name}: made by make write-generated -->", f"<!-- /{name} -->"
+        before, found, rest = readme.partition(opening)
+        _, end, after = rest.partition(closing)
+        if not (found and end):
+            raise ValueError(f"README.md lacks {opening} ... {closing}")
+        readme = f"{before}{opening}\n{text}\n{closing}{after}"
+    return readme
+
+
+def shown_verdict() -> str:
+    """What a terminal shows of `SHOWN_RUN`, without the rules that ran and were skipped."""
+    with contextlib.chdir(ROOT):
+        report = judge_logs([SHOWN_RUN], Settings()).report
+    text = render_text(report)
+    return "```\n" + text[: text.index("      checked ")].rstrip() + "\n```"
+
+
+def table_of_formats() -> str:
     rows = [f"| `{reader.name}` | {reader.description} |" for reader in map(reader_for, READERS)]
-    table = "\n".join(["", "| format | what it reads |", "|---|---|", *rows, ""])
-    return before + opening + table + closing + after
+    return "\n".join(["| format | what it reads |", "|---|---|", *rows])
 
 
 def rule_index() -> str:
