@@ -1,0 +1,1 @@
+"""Checkpoints, opened without unpickling anything: read, scanned, compared, judged."""
