@@ -405,3 +405,25 @@ def test_names_cannot_steer_a_terminal(run: Run) -> None:
     ran = run("epoch", name)
     assert "\x1b" not in ran.err + ran.out
     assert ran.err.count("\n") == 1
+
+
+# --- checkpoints
+
+
+def test_a_checkpoint_is_judged(run: Run) -> None:
+    import numpy as np
+
+    from tests.checkpoint.archives import save_safetensors
+
+    good = {"a.weight": np.ones((4, 4), np.float32)}
+    save_safetensors(Path("good.safetensors"), good)
+    save_safetensors(Path("bad.safetensors"), {"a.weight": np.full((4, 4), np.nan, np.float32)})
+    Path("cut.safetensors").write_bytes(Path("good.safetensors").read_bytes()[:-4])
+    assert run("checkpoint", "good.safetensors", "--no-html").code == 0
+    ran = run("checkpoint", "bad.safetensors", "--output-format", "json", "--html", "report.html")
+    assert (ran.code, ran.report["runs"][0]["kind"]) == (1, "checkpoint")
+    assert "a.weight" in Path("report.html").read_text()
+    assert run("checkpoint", "bad.safetensors", "--select", "TP992", "--no-html").code == 0
+    cut = run("checkpoint", "cut.safetensors", "--no-html")
+    assert (cut.code, cut.out, cut.err.count("\n")) == (2, "", 1)
+    assert "cut.safetensors: a cut safetensors file" in cut.err

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-COMMANDS = ((), ("epoch",), ("compare",), ("baseline",), ("baseline", "add"), ("rule",), ("rules",))
+COMMANDS = ((), ("epoch",), ("compare",), ("checkpoint",), ("baseline",), ("baseline", "add"), ("rule",), ("rules",))
 
 
 def cli_reference() -> str:

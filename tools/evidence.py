@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from trainproof.api import compare, judge
 from trainproof.rules import own_rules
-from trainproof.rules.registry import COMPARISON
+from trainproof.rules.registry import APART, COMPARISON
 from trainproof.verdict import Finding, RunReport, Severity
 
 LOG = "trainer_state.json"
@@ -82,7 +82,7 @@ def evidence_matrix(gallery: Path) -> str:
     runs = [run for run in EXPECTED if any(j.run == run for j in judged)]
     lines += [f"| rule | {' | '.join(runs)} |", "|---" * (len(runs) + 1) + "|"]
     for code, rule in own_rules().items():
-        if rule.family == COMPARISON:
+        if rule.family in APART:
             continue
         cells = ["".join(_mark(code, j.report) for j in judged if j.run == run).strip() for run in runs]
         lines.append(f"| [{code}]({rule.page}) {rule.name} | {' | '.join(cells)} |")

@@ -62,9 +62,20 @@ _SHARED = (
 )
 
 
+#: ... of which the first three are about logs
+_ABOUT_LOGS = 3
+
+
 def _judging(command: Callable[..., int]) -> Callable[..., int]:
     """The command with the shared options."""
     for option in reversed(_SHARED):
+        command = option(command)
+    return command
+
+
+def _reporting(command: Callable[..., int]) -> Callable[..., int]:
+    """The command with those of the shared options that are not about logs."""
+    for option in reversed(_SHARED[_ABOUT_LOGS:]):
         command = option(command)
     return command
 
@@ -107,6 +118,23 @@ def compare(run: str, baselines: tuple[str, ...], **options: Any) -> int:
 
     own = {name: options.pop(name) for name in ("align", "names", "store", "against")}
     return run_compare(CompareOptions(run, baselines, **own), options)
+
+
+@app.command()
+@click.argument("path", metavar="CKPT")
+@click.argument("older", required=False, metavar="[OTHER]")
+@click.option("--frozen", multiple=True, metavar="PATTERN", help="Parameters that are frozen on purpose: encoder.*")
+@click.option("--verify", is_flag=True, help="Check the checksum of every byte too; it takes about five times as long.")
+@_reporting
+def checkpoint(path: str, older: str | None, frozen: tuple[str, ...], verify: bool, **options: Any) -> int:
+    """Look into a checkpoint without loading it: NaN, dead and unchanged weights, missing state, damage.
+
+    CKPT is a file (.pt, .pth, .ckpt, .bin, .safetensors, .index.json) or a folder (of a Trainer, of
+    torch.distributed.checkpoint). OTHER is an older one of the same run to compare with. Nothing is unpickled.
+    """
+    from trainproof.checkpoint_command import run_checkpoint
+
+    return run_checkpoint(path, older, frozen, verify, options)
 
 
 @app.group()

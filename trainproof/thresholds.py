@@ -761,6 +761,18 @@ class ArchitectureThresholds(msgspec.Struct, frozen=True):
     attention_share: float = 0.10  # of the first entropies
 
 
+class CheckpointThresholds(msgspec.Struct, frozen=True):
+    """Family TP99."""
+
+    # TP991 parameter-unchanged. Source: convention (fifty steps of any optimizer move every weight that has a gradient).
+    unchanged_steps: int = 50  # steps between two checkpoints
+    unchanged_share: float = 0.01  # of the parameters, in elements: below it at most WARN
+
+    # TP993 resume-state-incomplete. Source: convention (a loop that counts from 0, or in micro-batches, is no mismatch).
+    step_slack: int = 1  # steps between two counters that count the same
+    step_accumulation: int = 8  # micro-batches a step at most
+
+
 class Thresholds(msgspec.Struct, frozen=True):
     """All thresholds, one group a rule family (the field is the family's module name)."""
 
@@ -777,6 +789,7 @@ class Thresholds(msgspec.Struct, frozen=True):
     throughput: ThroughputThresholds = ThroughputThresholds()
     pipeline: PipelineThresholds = PipelineThresholds()
     architecture: ArchitectureThresholds = ArchitectureThresholds()
+    checkpoint: CheckpointThresholds = CheckpointThresholds()
 
     def with_overrides(self, overrides: dict[str, float]) -> Thresholds:
         """These thresholds with `family.field` keys replaced. Raises UsageError for an unknown key."""

@@ -156,7 +156,9 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """One judged run. `panels` feeds the HTML report and is left out of the JSON; `compared` is there in comparisons only."""
+    """One judged run, or what else was judged. `panels` feeds the HTML report and is left out of the JSON; `compared` is there in
+    comparisons only. `kind` is what was judged where it is no log, and `repeat` are the commands that do an experiment again.
+    """
 
     source: str
     format: str
@@ -178,6 +180,8 @@ class RunReport(msgspec.Struct, frozen=True):
     skipped: dict[str, str]
     panels: tuple[Panel, ...] = ()
     compared: Compared | None = None
+    kind: str = "log"
+    repeat: tuple[str, ...] = ()
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -29,17 +30,14 @@ class Tensor(NamedTuple):
     role: str = "model"
 
     @property
-    def count(self) -> int:
-        """Elements."""
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+    def elements(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
         """Bytes of its elements."""
-        return self.count * ITEM_BYTES[self.dtype]
+        return self.elements * ITEM_BYTES[self.dtype]
 
     @property
     def dense(self) -> bool:
@@ -94,9 +92,24 @@ _ROLES = (
     ("rng", re.compile(r"\w*(rng|random)_?(states?|dict)?\w*|numpy|python|cuda|cpu")),
     ("sampler", re.compile(r"\w*(sampler|dataloader|data_state|loops|cursor|iterator)\w*")),
     ("ema", re.compile(r"\w*ema\w*|averaged?_model\w*")),
-    ("model", re.compile(r"(\w*_)?(model|module|state|net|weights|params?|network|generator|discriminator)(_?state)?(_?dict)?|state_dict")),
+    (
+        "model",
+        re.compile(
+            r"(\w*_)?(model|module|state|net|weights|params?|network|generator|discriminator)(_?state)?(_?dict)?|state_dict"
+        ),
+    ),
 )
-STEP_KEYS = ("global_step", "step", "steps", "iteration", "iter", "iter_num", "num_updates", "global_steps", "current_step")
+STEP_KEYS = (
+    "global_step",
+    "step",
+    "steps",
+    "iteration",
+    "iter",
+    "iter_num",
+    "num_updates",
+    "global_steps",
+    "current_step",
+)
 
 
 def role_of(key: str) -> str | None:
@@ -118,7 +131,9 @@ def walk(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
             yield at, item
         elif id(item) not in seen and depth < DEEPEST:
             seen.add(id(item))
-            waiting += [(f"{at}.{spelled(key)}" if at else spelled(key), child, depth + 1) for key, child in reversed(children)]
+            waiting += [
+                (f"{at}.{spelled(key)}" if at else spelled(key), child, depth + 1) for key, child in reversed(children)
+            ]
 
 
 def spelled(key: Any) -> str:

@@ -32,7 +32,11 @@ def read_distributed(path: Path) -> tuple[dict[str, Any], tuple[Checked, ...], t
         pieces.setdefault(name, []).append(read.data)
         checked += read.checked
         unbuilt |= set(read.unbuilt)
-    return _nested({name: found[0] if len(found) == 1 else found for name, found in pieces.items()}), tuple(checked), tuple(sorted(unbuilt))
+    return (
+        _nested({name: found[0] if len(found) == 1 else found for name, found in pieces.items()}),
+        tuple(checked),
+        tuple(sorted(unbuilt)),
+    )
 
 
 def _place(path: Path, place: Any, name: str) -> tuple[Path, int, int]:

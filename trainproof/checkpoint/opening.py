@@ -10,6 +10,7 @@ from typing import Any
 
 from trainproof.checkpoint.contents import Checked, Checkpoint, Tensor, role_of, spelled, step_of, walk
 from trainproof.checkpoint.distributed import read_distributed
+from trainproof.checkpoint.pickles import Opaque
 from trainproof.checkpoint.safetensors import read_safetensors
 from trainproof.checkpoint.torchfile import read_torch
 from trainproof.errors import InputError
@@ -45,9 +46,11 @@ def _folder(path: Path) -> list[Checkpoint]:
     if kind is not None:
         return [kind(path)]
     below = sorted(
-        (int(found[1]), child) for child in path.iterdir() if child.is_dir() and (found := _NUMBERED.fullmatch(child.name))
+        (int(found[1]), child)
+        for child in path.iterdir()
+        if child.is_dir() and (found := _NUMBERED.fullmatch(child.name))
     )
-    several = [_kind_of(child)(child) for _, child in below if _kind(child)]
+    several = [kind(child) for _, child in below if (kind := _kind(child)) is not None]
     if several:
         return several
     files = sorted(child for child in path.iterdir() if child.suffix in ENDINGS and child.is_file())
@@ -60,12 +63,6 @@ def _kind(path: Path) -> Callable[[Path], Checkpoint] | None:
     if (path / ".metadata").is_file():
         return _distributed
     return _hf if any((path / name).is_file() for name in _WEIGHTS) else None
-
-
-def _kind_of(path: Path) -> Callable[[Path], Checkpoint]:
-    kind = _kind(path)
-    assert kind is not None
-    return kind
 
 
 def _file(path: Path) -> Checkpoint:
@@ -109,7 +106,14 @@ def _torch(path: Path) -> Checkpoint:
     tensors, state = split(data)
     expected = ("optimizer",) if lightning else ()
     return Checkpoint(
-        str(path), "lightning" if lightning else "torch", tensors, state, step_of(data), read.checked, read.unbuilt, expected
+        str(path),
+        "lightning" if lightning else "torch",
+        tensors,
+        state,
+        step_of(data),
+        read.checked,
+        read.unbuilt,
+        expected,
     )
 
 
@@ -157,14 +161,27 @@ def _hf(path: Path) -> Checkpoint:
         unbuilt |= set(read.unbuilt)
         state.setdefault(part, {})[file.name] = read.data
     if isinstance(trainer, dict):
-        state["trainer"] = trainer
+        state["trainer"] = {**trainer, "fp16": _fp16(path / "training_args.bin")}
     expected = ("optimizer", "scheduler", "rng") if isinstance(trainer, dict) and (beside or rng) else ()
     step = step_of(trainer)
     numbered = _NUMBERED.fullmatch(path.name)
     step = int(numbered[1]) if step is None and numbered else step
     return whole._replace(
-        tensors=tuple(tensors), state=state, step=step, checked=tuple(checked), unbuilt=tuple(sorted(unbuilt)), expected=expected
+        tensors=tuple(tensors),
+        state=state,
+        step=step,
+        checked=tuple(checked),
+        unbuilt=tuple(sorted(unbuilt)),
+        expected=expected,
     )
+
+
+def _fp16(arguments: Path) -> bool:
+    """Whether the training's arguments, if they are there, declare training in float16."""
+    if not arguments.is_file():
+        return False
+    declared = read_torch(arguments).data
+    return isinstance(declared, Opaque) and declared.get("fp16") is True
 
 
 def _assembled(folder: Path, form: str, weights: Sequence[Path]) -> Checkpoint:
@@ -193,7 +210,9 @@ def _assembled(folder: Path, form: str, weights: Sequence[Path]) -> Checkpoint:
             held = {tensor.name for tensor in one.tensors}
             lacking = [name for name, where in table.items() if where == shard and name not in held]
             if lacking:
-                problems.append(f"the shard {shard} lacks {len(lacking)} tensors that the index says it has, such as {lacking[0][:80]}")
+                problems.append(
+                    f"the shard {shard} lacks {len(lacking)} tensors that the index says it has, such as {lacking[0][:80]}"
+                )
     if not tensors and problems:
         raise InputError(f"{folder}: {problems[0]}, and no tensor is left")
     return Checkpoint(

@@ -46,7 +46,9 @@ def _optimizer(found: dict[str, Any]) -> Optimizer:
         shape = next((t.shape for t in state.values() if isinstance(t, Tensor) and t.shape), None)
         shapes += [shape] if shape is not None else []
     parameters = sum(len(group["params"]) for group in groups if isinstance(group.get("params"), list))
-    return Optimizer(max(steps, default=None), parameters, tuple(shapes), any("initial_lr" in group for group in groups))
+    return Optimizer(
+        max(steps, default=None), parameters, tuple(shapes), any("initial_lr" in group for group in groups)
+    )
 
 
 def _step(value: Any) -> int | None:

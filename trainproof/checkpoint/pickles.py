@@ -24,7 +24,7 @@ PLAIN = frozenset(
     for module, names in {
         "collections": "OrderedDict defaultdict Counter deque namedtuple",
         "builtins": "set frozenset list dict tuple int float complex bool str bytes bytearray slice range object getattr type NoneType",
-        "__builtin__": "set frozenset list dict tuple int long float complex bool str unicode bytearray slice xrange object getattr",
+        "__builtin__": "set frozenset list dict tuple int long float complex bool str unicode bytes bytearray slice xrange object getattr",
         "copyreg": "_reconstructor",
         "copy_reg": "_reconstructor",
         "_codecs": "encode",
@@ -87,7 +87,7 @@ def load(data: bytes, rebuild: Rebuild | None = None) -> Any:
     """
     if len(data) > MOST_BYTES:
         raise InputError(f"a pickle of {len(data) >> 20} MiB, expected at most {MOST_BYTES >> 20}")
-    machine = _Machine(rebuild or (lambda name, args: None))
+    machine = _Machine(rebuild or _unknown)
     try:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
             if count > MOST_STEPS:
@@ -95,9 +95,22 @@ def load(data: bytes, rebuild: Rebuild | None = None) -> Any:
             if opcode.name == "STOP":
                 return machine.stack.pop()
             machine.step(opcode.name, argument)
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, struct.error, OverflowError, RecursionError) as error:
+    except (
+        ValueError,
+        IndexError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        struct.error,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise InputError(f"a broken pickle ({type(error).__name__})") from None
     raise InputError("a pickle that does not end")
+
+
+def _unknown(name: str, args: Any) -> None:
+    """No call is known."""
 
 
 _CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
@@ -323,8 +336,8 @@ def _plain(name: str, args: Any) -> Any:
         return dict(first) if isinstance(first, dict) else {}
     if name in ("builtins.set", "__builtin__.set", "builtins.frozenset", "__builtin__.frozenset"):
         return set(map(_key, first)) if isinstance(first, (list, tuple)) else set()
-    if name in ("builtins.bytearray", "__builtin__.bytearray"):
-        return first if isinstance(first, bytes) else None
+    if name in ("builtins.bytes", "__builtin__.bytes", "builtins.bytearray", "__builtin__.bytearray"):
+        return first if isinstance(first, bytes) else None if args else b""
     if name == "_codecs.encode" and isinstance(first, str):
         return first.encode("latin-1", "replace")
     if name == "torch.Size":

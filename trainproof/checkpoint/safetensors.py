@@ -26,17 +26,25 @@ def read_safetensors(path: Path) -> tuple[list[Tensor], dict[str, str]]:
         head = file.read(8)
         length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
         if not 2 <= length <= min(MOST_HEADER, size - 8):
-            raise InputError("a cut or broken safetensors file: its header is longer than the file, or than the format allows")
+            raise InputError(
+                "a cut or broken safetensors file: its header is longer than the file, or than the format allows"
+            )
         header = _header(file.read(length))
     metadata = header.pop("__metadata__", None) or {}
-    tensors = sorted((_tensor(name, entry, str(path), 8 + length) for name, entry in header.items()), key=lambda t: t.offset)
+    tensors = sorted(
+        (_tensor(name, entry, str(path), 8 + length) for name, entry in header.items()), key=lambda t: t.offset
+    )
     end = 8 + length
     for tensor in tensors:
         if tensor.offset != end:
-            raise InputError(f"a broken safetensors file: the bytes of {tensor.name[:80]!r} do not follow those before it")
+            raise InputError(
+                f"a broken safetensors file: the bytes of {tensor.name[:80]!r} do not follow those before it"
+            )
         end += tensor.nbytes
     if end != size:
-        raise InputError(f"a {'cut' if end > size else 'broken'} safetensors file: {size:,} bytes, and its header tells of {end:,}")
+        raise InputError(
+            f"a {'cut' if end > size else 'broken'} safetensors file: {size:,} bytes, and its header tells of {end:,}"
+        )
     return tensors, {str(key): str(value) for key, value in metadata.items()}
 
 
@@ -57,7 +65,9 @@ def _header(data: bytes) -> dict[str, Any]:
 
 
 def _tensor(name: str, entry: Any, path: str, start: int) -> Tensor:
-    broken = InputError(f"a broken safetensors file: the entry of {name[:80]!r} is not dtype, shape and offsets that agree")
+    broken = InputError(
+        f"a broken safetensors file: the entry of {name[:80]!r} is not dtype, shape and offsets that agree"
+    )
     try:
         dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
     except (TypeError, KeyError, ValueError):
@@ -68,6 +78,6 @@ def _tensor(name: str, entry: Any, path: str, start: int) -> Tensor:
     if dtype not in _DTYPES:
         raise InputError(f"a safetensors file with tensors of {str(dtype)[:20]!r}, which is no dtype known here")
     tensor = Tensor(name, _DTYPES[dtype], tuple(shape), path, start + begin)
-    if tensor.count * ITEM_BYTES[tensor.dtype] != end - begin:
+    if tensor.elements * ITEM_BYTES[tensor.dtype] != end - begin:
         raise broken
     return tensor

@@ -108,7 +108,7 @@ class _Reader:
             read_exactly(file, path, offset + at, chunk)
             if checksum:
                 before = self.crc
-                self._last = self._worker.submit(zlib.crc32, chunk, before)
+                self._last = self._worker.submit(zlib.crc32, chunk.data, before)
             yield chunk
 
     @property
@@ -130,7 +130,7 @@ class _Reader:
 def read_exactly(file: BinaryIO, path: str, offset: int, into: Bytes) -> None:
     """Fill `into` from the file. Raises InputError when it ends before."""
     file.seek(offset)
-    view, got = memoryview(into), 0
+    view, got = into.data, 0
     while got < len(view):
         count = file.readinto(view[got:])  # type: ignore[attr-defined]  # an unbuffered binary file has it
         if not count:
@@ -173,7 +173,9 @@ def _strided(tensor: Tensor) -> Bytes:
     if not reach:
         return np.empty(0, np.uint8)
     storage: Any = np.memmap(tensor.path, f"V{width}", "r", tensor.offset, (reach,))
-    picked = np.lib.stride_tricks.as_strided(storage, shape, tuple(stride * width for stride in strides), writeable=False)
+    picked = np.lib.stride_tricks.as_strided(
+        storage, shape, tuple(stride * width for stride in strides), writeable=False
+    )
     return np.ascontiguousarray(picked).reshape(-1).view(np.uint8)
 
 
@@ -193,7 +195,9 @@ def same_bytes(ours: Sequence[Tensor], others: Sequence[Tensor]) -> list[bool]:
                 same.append(bool(np.array_equal(_strided_or_whole(one), _strided_or_whole(other))))
                 continue
             pairs = zip(
-                mine.chunks(one.path, one.offset, one.nbytes), theirs.chunks(other.path, other.offset, other.nbytes), strict=True
+                mine.chunks(one.path, one.offset, one.nbytes),
+                theirs.chunks(other.path, other.offset, other.nbytes),
+                strict=True,
             )
             same.append(all(np.array_equal(a, b) for a, b in pairs))
     return same
@@ -208,7 +212,7 @@ def _strided_or_whole(tensor: Tensor) -> Bytes:
 def value_of(tensor: Tensor) -> float:
     """The value of a tensor of one element. Raises InputError when the file ends before it."""
     numpy_name = {"bfloat16": None}.get(tensor.dtype, tensor.dtype)
-    if tensor.count != 1 or numpy_name is None or tensor.dtype.startswith("float8"):
+    if tensor.elements != 1 or numpy_name is None or tensor.dtype.startswith("float8"):
         return float("nan")
     data = np.empty(tensor.nbytes, np.uint8)
     with Path(tensor.path).open("rb") as file:

@@ -43,13 +43,19 @@ def read_torch(path: Path, start: int = 0, size: int | None = None) -> TorchFile
 
 def _prefix(found: dict[str, Record]) -> str:
     """The folder, with its slash, that the records are in. Raises InputError for an archive of something else."""
-    folder = next((name.removesuffix("data.pkl") for name in found if name.split("/")[1:] == ["data.pkl"] or name == "data.pkl"), None)
+    folder = next(
+        (name.removesuffix("data.pkl") for name in found if name.split("/")[1:] == ["data.pkl"] or name == "data.pkl"),
+        None,
+    )
     if folder is not None and f"{folder}constants.pkl" in found:
         raise InputError("a TorchScript program, expected a checkpoint: save the module's state_dict()")
     if folder is not None:
         return folder
     kinds = ((".npy", "a NumPy archive (.npz)"), (".h5", "a Keras archive"), ("mimetype", "a document"))
-    kind = next((kind for ending, kind in kinds if any(name.endswith(ending) for name in found)), "a zip archive without data.pkl")
+    kind = next(
+        (kind for ending, kind in kinds if any(name.endswith(ending) for name in found)),
+        "a zip archive without data.pkl",
+    )
     raise InputError(f"{kind}, expected a checkpoint of torch or a .safetensors file")
 
 
@@ -68,8 +74,15 @@ class _Builder:
         self.unbuilt: set[str] = set()
 
     def rebuild(self, name: str, args: Any) -> Any:
-        if name in ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v3"):
-            return self._tensor(*args[:4], dtype=args[6] if name.endswith("v3") and len(args) > 6 else None)
+        if name in (
+            "torch._utils._rebuild_tensor_v2",
+            "torch._utils._rebuild_tensor",
+            "torch._utils._rebuild_tensor_v3",
+        ):
+            storage, offset, shape, strides = args[:4]
+            return self._tensor(
+                storage, offset, shape, strides, args[6] if name.endswith("v3") and len(args) > 6 else None
+            )
         if name in ("torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state"):
             return args[0]
         if name == "torch._tensor._rebuild_from_type_v2" and isinstance(args[0], pickles.Named):
@@ -78,7 +91,7 @@ class _Builder:
             self.unbuilt.add(name)
         return None
 
-    def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any, dtype: Any = None) -> Any:
+    def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any, dtype: Any) -> Any:
         """Raises InputError for a tensor that its storage does not hold."""
         key = storage.key if isinstance(storage, pickles.Persistent) else None
         if not (isinstance(key, tuple) and len(key) >= 5 and key[0] == "storage" and isinstance(key[2], str)):
@@ -89,16 +102,27 @@ class _Builder:
         numbers = [offset, *shape, *strides]
         if dtype not in ITEM_BYTES:
             return pickles.Opaque(f"a tensor of {named}", ())
-        if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**48 for n in numbers) or len(shape) != len(strides):
+        if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**48 for n in numbers) or len(
+            shape
+        ) != len(strides):
             raise InputError("a tensor whose shape is no shape; refused")
         if key[3] == "meta":
             return pickles.Opaque("a tensor without data", ())
         record = self.found.get(f"{self.prefix}data/{key[2]}")
         last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if all(shape) else offset - 1
         if record is None or (last + 1) * ITEM_BYTES[dtype] > record.size:
-            raise InputError(f"a tensor of shape {list(shape)} that its storage {key[2][:20]!r} does not hold: cut or broken")
+            raise InputError(
+                f"a tensor of shape {list(shape)} that its storage {key[2][:20]!r} does not hold: cut or broken"
+            )
         dense_rows = tuple(strides) == row_strides(shape)
-        return Tensor("", dtype, tuple(shape), self.path, record.offset + offset * ITEM_BYTES[dtype], None if dense_rows else tuple(strides))
+        return Tensor(
+            "",
+            dtype,
+            tuple(shape),
+            self.path,
+            record.offset + offset * ITEM_BYTES[dtype],
+            None if dense_rows else tuple(strides),
+        )
 
 
 def row_strides(shape: Any) -> tuple[int, ...]:

@@ -64,7 +64,7 @@ def records(file: BinaryIO, start: int, size: int) -> dict[str, Record]:
     window = Window(file, start, size)
     _check_directory(window, size)
     try:
-        with zipfile.ZipFile(io.BufferedReader(window)) as archive:  # type: ignore[type-var]  # a RawIOBase is what it asks for
+        with zipfile.ZipFile(io.BufferedReader(window)) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, ValueError, struct.error, OSError, OverflowError, NotImplementedError, UnicodeError):
         raise InputError("a cut or broken zip archive: its directory cannot be read") from None
@@ -98,7 +98,9 @@ def _record(window: Window, entry: zipfile.ZipInfo, start: int, size: int) -> Re
     if name.startswith("/") or "\\" in name or ".." in name.split("/") or ":" in name.split("/")[0]:
         raise InputError(f"an archive with the record {name[:80]!r}, whose name leads out of its folder; refused")
     if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
-        raise InputError(f"an archive with the compressed record {name[:80]!r}; torch stores records as they are; refused")
+        raise InputError(
+            f"an archive with the compressed record {name[:80]!r}; torch stores records as they are; refused"
+        )
     window.seek(entry.header_offset)
     head = window.read(30) or b""
     if len(head) < 30 or not head.startswith(b"PK\x03\x04"):
@@ -116,5 +118,3 @@ def _check_apart(found: Iterable[Record]) -> None:
         if record.offset < end:
             raise InputError("an archive with records that lie over each other; refused")
         end = record.offset + record.size
-
-

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from trainproof.report.compared import FIGURE_HEADER, baseline_row, change_rows, figure_row, sentence
 from trainproof.report.escape import clipped, printable, shown
-from trainproof.report.wording import by_reason, plural, where
+from trainproof.report.wording import UNITS, by_reason, plural, where
 from trainproof.verdict import Compared, RunReport
 
 MOST_NAME = 80
@@ -25,11 +25,10 @@ class Details(NamedTuple):
 
 def tiles(run: RunReport) -> list[tuple[str, str]]:
     """The run in a few words: label and value."""
-    told = [
-        ("Log", clipped(run.format, MOST_NAME)),
-        ("Objective", clipped(run.objective, MOST_NAME)),
-        ("Records", f"{run.records:,}"),
-    ]
+    told = [(run.kind.capitalize(), clipped(run.format, MOST_NAME))]
+    if run.kind == "log":
+        told.append(("Objective", clipped(run.objective, MOST_NAME)))
+    told.append((f"{UNITS.get(run.kind, 'record').capitalize()}s", f"{run.records:,}"))
     if run.first_step is not None and run.last_step is not None:
         told.append(("Steps", f"{run.first_step:,} to {run.last_step:,}"))
     if len(run.segments) > 1:

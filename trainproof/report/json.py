@@ -16,6 +16,8 @@ def render_json(report: Report) -> str:
         del run["panels"]
         if run["compared"] is None:
             del run["compared"]
+        if run["kind"] == "log":
+            del run["kind"], run["repeat"]
     try:
         encoded = msgspec.json.encode(document)
     except UnicodeEncodeError:  # a path or a name with bytes that are no UTF-8

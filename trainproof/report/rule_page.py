@@ -11,7 +11,7 @@ from typing import get_type_hints
 
 from trainproof import thresholds as threshold_module
 from trainproof.rules import all_rules
-from trainproof.rules.registry import COMPARISON, EVERY, Rule
+from trainproof.rules.registry import APART, COMPARISON, EVERY, Rule
 from trainproof.verdict import Severity
 
 SECTIONS = ("What it does", "Why it matters", "Formula", "False positives", "What to try")
@@ -65,6 +65,8 @@ def sections(rule: Rule) -> dict[str, str]:
 def _needs(rule: Rule) -> str:
     needs = [f"`{name}`" for name in rule.needs] + [f"the fact `{name}`" for name in rule.facts]
     records = f"at least {rule.min_records} record{'s' if rule.min_records != 1 else ''}"
+    if rule.family in APART and rule.family != COMPARISON:
+        return APART[rule.family]
     if rule.family == COMPARISON:
         return f"{', '.join([*needs, 'a baseline'])}; {records} matched with it"
     return f"{', '.join(needs) or 'nothing'}; {records}"

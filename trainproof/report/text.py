@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from trainproof.report.compared import FIGURE_HEADER, baseline_row, change_rows, figure_row, sentence
 from trainproof.report.escape import clipped, exact, printable, shown
 from trainproof.report.spark import ASCII_BLOCKS, BLOCKS, marks, sparkline
-from trainproof.report.wording import by_reason, counts, headline, plural, span, title, told, where
+from trainproof.report.wording import by_reason, counts, described, headline, plural, span, title, told, where
 from trainproof.verdict import Compared, Finding, Report, RunReport, Severity, Verdict
 
 _COLORS = {"PASS": "32", "WARN": "33", "FAIL": "31", "SKIP": "36", "INFO": "34", "dim": "2"}
@@ -121,7 +121,7 @@ def _run(run: RunReport, pen: _Pen) -> Iterator[str]:
 
 
 def _described(run: RunReport) -> str:
-    pieces = [f"{run.format} log", f"{run.objective} objective", plural(run.records, "record")]
+    pieces = [described(run)]
     if run.first_step is not None:
         pieces.append(span(run.first_step, run.last_step))
     if len(run.segments) > 1:

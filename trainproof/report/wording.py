@@ -42,6 +42,17 @@ def span(first: int | None, last: int | None) -> str:
     return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
+#: what was judged -> what its records are
+UNITS = {"checkpoint": "tensor", "recording": "step"}
+
+
+def described(run: RunReport) -> str:
+    """What was judged, in a few words."""
+    if run.kind == "log":
+        return f"{run.format} log, {run.objective} objective, {plural(run.records, 'record')}"
+    return f"{run.format} {run.kind}, {plural(run.records, UNITS[run.kind])}"
+
+
 def headline(run: RunReport) -> str:
     """The verdict's reason in one line."""
     findings = told(run)
@@ -51,7 +62,7 @@ def headline(run: RunReport) -> str:
         return f"{first.rule} {first.name} at {span(first.first_step, first.last_step)}{more}"
     if run.reason:
         return printable(run.reason)
-    return f"{plural(len(run.checked), 'rule')} ran on {plural(run.records, 'record')} and found nothing to warn of"
+    return f"{plural(len(run.checked), 'rule')} ran on {plural(run.records, UNITS.get(run.kind, 'record'))} and found nothing to warn of"
 
 
 def counts(report: Report) -> list[tuple[Verdict, int]]:
@@ -71,4 +82,6 @@ def by_reason(skipped: dict[str, str]) -> list[tuple[str, list[str]]]:
 
 def where(run: RunReport) -> str:
     """What the number of an evidence's `line` counts."""
+    if run.kind != "log":
+        return "tensor" if run.kind == "checkpoint" else "row"
     return "record" if run.format in RECORD_FORMATS else "line"

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 
 from trainproof import plugins
-from trainproof.rules.registry import COMPARISON, FAMILIES, PLUGIN_FAMILY, RULES, Rule
+from trainproof.rules.registry import APART, FAMILIES, PLUGIN_FAMILY, RULES, Rule
 
 
 def all_rules() -> dict[str, Rule]:
@@ -15,19 +15,19 @@ def all_rules() -> dict[str, Rule]:
 
 
 def log_rules() -> dict[str, Rule]:
-    """The rules that judge one log; those that compare logs are not even imported."""
+    """The rules that judge one log; those that look at something else are not even imported."""
     return {**_own_log_rules(), **_plugin_rules()}
 
 
 @cache
 def own_rules() -> dict[str, Rule]:
     """The rules of this package."""
-    return dict(sorted({**_own_log_rules(), **_imported(frozenset({COMPARISON}))}.items()))
+    return dict(sorted({**_own_log_rules(), **_imported(frozenset(APART))}.items()))
 
 
 @cache
 def _own_log_rules() -> dict[str, Rule]:
-    return _imported(frozenset(FAMILIES.values()) - {COMPARISON})
+    return _imported(frozenset(FAMILIES.values()) - set(APART))
 
 
 def _imported(families: frozenset[str]) -> dict[str, Rule]:

@@ -17,7 +17,7 @@ SUPERVISED = frozenset({"lm", "classification", "regression", "density", "prefer
 CROSS_ENTROPY = frozenset({"lm", "classification"})
 EVERY = frozenset({*SUPERVISED, "rl", "adversarial"})
 
-#: code prefix -> family: its module, and the field of Thresholds that its rules are given; the longer prefix wins
+#: code or its prefix -> family: its module, and the field of Thresholds that its rules are given; the longest wins
 FAMILIES = {
     "TP0": "log_quality",
     "TP1": "numerics",
@@ -33,9 +33,15 @@ FAMILIES = {
     "TP95": "architecture",
     "TP97": "comparison",
     "TP98": "comparison",
+    "TP99": "checkpoint",
 }
 #: the family whose rules look at a Comparison with baselines, not at one log
 COMPARISON = "comparison"
+#: families whose rules look at something else than one log -> at what
+APART = {
+    COMPARISON: "a baseline",
+    "checkpoint": "a checkpoint",
+}
 
 
 #: the family of the rules of other packages, whose codes begin otherwise
@@ -89,7 +95,7 @@ RULES: dict[str, Rule] = {}
 
 def family_of(code: str) -> str:
     """The family of a rule's code; PLUGIN_FAMILY for the code of another package."""
-    return FAMILIES.get(code[:4]) or FAMILIES.get(code[:3], PLUGIN_FAMILY)
+    return FAMILIES.get(code) or FAMILIES.get(code[:4]) or FAMILIES.get(code[:3], PLUGIN_FAMILY)
 
 
 def rule(
