@@ -110,3 +110,36 @@ def test_a_pipe_changes_nothing_but_the_name(log: Path, expected: tuple[bytes, b
     command = [sys.executable, "-m", "trainproof", "epoch", "-", "--output-format", "json", "--no-html"]
     piped = subprocess.run(command, input=log.read_bytes(), capture_output=True, cwd=tmp_path, check=False)
     assert piped.stdout.replace(b'"-"', json.dumps(str(log)).encode()) == expected[0]
+
+
+def comparison(log: Path, baselines: list[Path], folder: Path, **environment: str) -> tuple[bytes, bytes]:
+    """The JSON report of a comparison, and its page."""
+    command = [sys.executable, "-m", "trainproof", "compare", str(log), *map(str, baselines), "--output-format", "json"]
+    run = subprocess.run(
+        [*command, "--html", "page.html"],
+        capture_output=True,
+        cwd=folder,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    assert run.returncode == 1, run.stderr.decode()
+    return run.stdout, (folder / "page.html").read_bytes()
+
+
+def test_a_comparison_gives_the_same_bytes(log: Path, tmp_path: Path) -> None:
+    healthy = (1.15 + 2 * np.exp(-np.arange(RECORDS) / 60)) * np.random.default_rng([5, 6]).lognormal(
+        0, 0.1, (2, RECORDS)
+    )
+    baselines = []
+    for number, loss in enumerate(healthy):
+        baselines.append(tmp_path / f"baseline{number}.jsonl")
+        lines = (json.dumps({"step": i, "loss": value}) for i, value in enumerate(loss.tolist(), 1))
+        baselines[-1].write_text("\n".join(lines))
+    folders = {name: tmp_path / name for name in ("usual", "no SIMD", "hash seed 3", "C locale")}
+    for folder in folders.values():
+        folder.mkdir()
+    seen = {name: comparison(log, baselines, folder, **ENVIRONMENTS.get(name, {})) for name, folder in folders.items()}
+    (run,) = json.loads(seen["usual"][0])["runs"]
+    assert {"TP971", "TP101"} <= {f["rule"] for f in run["findings"]}
+    assert len(run["compared"]["figures"]) >= 5
+    assert set(seen.values()) == {seen["usual"]}
