@@ -60,7 +60,7 @@ READERS = {
     "fairseq": _console("fairseq:FairseqReader", b"| train_inner |", b"| epoch "),
     "torchtitan": _console("torchtitan:TorchTitanReader", b"loss:"),
     "olmo": _console("olmo:OlmoReader", b"[step="),
-    "progress-bar": _console("bars:BarReader", b"%|", b"Training epoch "),
+    "progress-bar": _console("bars:BarReader", b"%|", b"it [", b"Training epoch "),
     "keras-console": _console("keras:KerasReader", b"Epoch "),
     "hf-console": _console("huggingface:HFConsoleReader", b"'loss': ", b"'eval_loss': "),
     "nanogpt": _console("nanogpt:NanoGPTReader", b"iter ", b"step "),
@@ -73,7 +73,7 @@ READERS = {
     "wordlm": _console("wordlm:WordLMReader", b" batches |"),
     "absl": _console("absl:AbslReader", b"logging_writer.py:"),
     "stylegan-log": _console("styleganlog:StyleGANLogReader", b"sec/tick"),
-    "deepspeed": _console("deepspeed:DeepSpeedReader", b"steps: ", b", Step: "),
+    "deepspeed": _console("deepspeed:DeepSpeedReader", b"iter time", b", Step: "),
     "csv": Entry("trainproof.readers.delimited:DelimitedReader"),
     "generic-text": _console("generic:GenericReader", b"oss"),
 }

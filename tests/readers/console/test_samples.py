@@ -172,3 +172,55 @@ def test_a_record_is_found_behind_megabytes_of_other_text() -> None:
     frame = read(other + (FOLDER / "megatron.log").read_bytes())
     assert frame.source.format == "megatron"
     assert frame["loss"].line[0] == 60_002
+
+
+@pytest.mark.parametrize(
+    ("format_name", "line", "step", "metrics"),
+    [
+        (
+            "progress-bar",
+            ("[sft-1] [2025-12-17 04:54:49,774] [INFO] Epoch 1: : 7it [00:04,  4.36s/it, v_num=d3c7, reduced_train_loss=0.674, "
+            "global_step=1.000]     2025-12-17 04:54:49,774 [INFO] - overrides.py:552 - Time elapsed=3"),
+            7,
+            {"loss": 0.674},
+        ),
+        (
+            "progress-bar",
+            "Epoch 0: :  47%|####      | 7/15 [06:19<07:13, reduced_train_loss=11.50, train_step_timing in s=49.50]",
+            7,
+            {"loss": 11.5},
+        ),
+        (
+            "megatron",
+            ("[Rank 0 | Local Rank 0] 2026-05-01 10:00:00 INFO [engine.py:48] =>  [stage1] iteration        3/     100 | consumed samples: 8 | "
+            "elapsed time per iteration (ms): 7137.9 | loss: 1.924620E+00 | grad norm: 134.300 |"),
+            3,
+            {"loss": 1.92462, "grad_norm": 134.3, "step_time": 7137.9},
+        ),
+        (
+            "megatron",
+            ("[default0]: [2025-05-27 15:23:07] iteration        4/    24000 | throughput per GPU (TFLOP/s/GPU): 40.4 | learning rate: "
+            "1.500000E-06 | lm loss: 1.192634E+01 | mtp_1 loss: 4.0E+00 | loss scale: 1.0 | grad norm: 5.960 | params norm: 238.330 |"),
+            4,
+            {"loss": 11.92634, "lr": 1.5e-6, "grad_norm": 5.96, "loss_scale": 1.0},
+        ),
+        (
+            "deepspeed",
+            "[^^] steps: 200 loss: 5.5508 lm loss: 5.5103 moe loss: 0.0405 iter time (s): 0.936 samples/sec: 136.706, bs=8 [^^]",
+            200,
+            {"loss": 5.5508, "throughput": 136.706},
+        ),
+        ("deepspeed", "step:     5 /   100 loss: 0.5000 iter time (s): 0.936 samples/sec: 1.7 eta: 0:05:01 ", 5, {"loss": 0.5}),
+        ("keras-console", "    Epoch 3/20\n    458/458 [====] - 74s 161ms/step - loss: 9.3e-04 - val_loss: 0.3157", 3, {"eval/loss": 0.3157}),
+        (
+            "torchtitan",
+            "[titan] 2025-10-30 20:34:38,183 - root - INFO - step: 10  loss:  8.1  grad_norm: nan  memory: 52.53GiB(66.33%)  tps: 1,023",
+            10,
+            {"loss": 8.1, "throughput": 1023.0},
+        ),
+    ],
+)  # fmt: skip
+def test_lines_of_other_versions(format_name: str, line: str, step: int, metrics: dict[str, float]) -> None:
+    frame = read(f"{line}\n".encode())
+    assert frame.source.format == format_name
+    assert {name: points(frame, name) for name in metrics} == {name: [(step, value)] for name, value in metrics.items()}

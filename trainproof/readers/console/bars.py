@@ -35,6 +35,13 @@ class BarReader(ConsoleReader):
             first_epoch=0,
         ),
         Line(
+            "it [",
+            r"[^\n|%]{0,80}?Epoch:? \[?(?P<epoch>\d+)\]?(?: ?:)* *(?P<batch>\d+)it \[[^\n=\]]*?, ?",
+            r"(?=[\w ./-]+=)[^\n\]]*",
+            r"\][^\n]*",
+            first_epoch=0,
+        ),
+        Line(
             "%|",
             r"(?![^\n|]{0,80}(?i:epoch|valid|test|eval|predict|sanity))[^\n|%]{0,80}?\d+%\|[^|\n]{0,200}\| "
             + _COUNT

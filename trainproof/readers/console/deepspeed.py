@@ -19,8 +19,13 @@ class DeepSpeedReader(ConsoleReader):
     name = "deepspeed"
     description = "DeepSpeed, DeepSpeed-Chat: console output"
     lines = (
-        Line("steps: ", r"(?:[\w.-]{1,60}: )?steps: (?P<step>\d+) (?=loss: )"),
+        Line("loss: ", r"(?:\S{1,60} )?steps?: +(?P<step>\d+)(?: +/ +(?P<of>\d+))? (?=loss: )"),
         Line("Step: ", r"Epoch: (?P<epoch>\d+), Step: (?P<step>\d+), (?:Rank: (?P<rank>\d+), )?(?=[Ll]oss)"),
         Line("step=", _LOG + r"step=(?P<step>\d+), (?=skipped=)", sure=False),
     )
-    aliases: ClassVar = {"iter time (s)": "step_time", "mom": "", "skipped": "skipped_steps"}
+    aliases: ClassVar = {
+        "iter time (s)": "step_time",
+        "samples/sec": "samples_per_sec",
+        "mom": "",
+        "skipped": "skipped_steps",
+    }

@@ -165,9 +165,10 @@ class Reading:
             return self.step + 1 + np.searchsorted(counted, batch.lines)
         if "step" in columns:
             return self._checked(columns["step"].values, batch.lines)
-        if "epoch" in columns and {"batch", "batches"} <= columns.keys():
-            epochs = columns["epoch"].values - line.first_epoch
-            steps = epochs * columns["batches"].values + columns["batch"].values
+        if "batch" in columns:
+            steps = columns["batch"].values
+            if "epoch" in columns and "batches" in columns:
+                steps = (columns["epoch"].values - line.first_epoch) * columns["batches"].values + steps
             return self._checked(steps, batch.lines)
         return None
 

@@ -23,9 +23,9 @@ class KerasReader(ConsoleReader):
     name = "keras-console"
     description = "Keras: progress bars"
     lines = (
-        Line("Epoch ", r"Epoch (?P<step>\d+)/(?P<of>\d+)", "", total="epochs"),
+        Line("Epoch ", r"[ \t#]*Epoch (?P<step>\d+)/(?P<of>\d+)", "", total="epochs"),
         Line(
-            "/", r"[ \t]*(?P<batches>\d+)/(?P=batches) [^\n]{0,200}?(?<= - )(?=[a-z]\w*: [\d.-]|[a-z]\w*: (?:nan|inf))"
+            "/", r"[ \t#]*(?P<batches>\d+)/(?P=batches) [^\n]{0,200}?(?<= - )(?=[a-z]\w*: [\d.-]|[a-z]\w*: (?:nan|inf))"
         ),
     )
     refreshed = True
