@@ -19,6 +19,8 @@ PACKAGE = Path(trainproof.__file__).parent
 LAYERS = (
     ("__main__", "cli"),
     ("compare_command", "checkpoint_command"),
+    ("watch_command",),
+    ("watching",),
     ("guardian", "live"),
     ("command", "progress"),
     ("api", "output"),

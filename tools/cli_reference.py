@@ -6,7 +6,10 @@ import os
 import subprocess
 import sys
 
-COMMANDS = ((), ("epoch",), ("compare",), ("checkpoint",), ("baseline",), ("baseline", "add"), ("rule",), ("rules",))
+COMMANDS = (
+    *((), ("epoch",), ("watch",), ("compare",), ("checkpoint",)),
+    *(("baseline",), ("baseline", "add"), ("rule",), ("rules",)),
+)
 
 
 def cli_reference() -> str:

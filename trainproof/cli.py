@@ -137,6 +137,40 @@ def checkpoint(path: str, older: str | None, frozen: tuple[str, ...], verify: bo
     return run_checkpoint(path, older, frozen, verify, options)
 
 
+@app.command()
+@click.argument("paths", nargs=-1, required=True, metavar="LOG...")
+@click.option("--until-fail", is_flag=True, help="Exit 1 as soon as a run fails.")
+@click.option("--once", is_flag=True, help="Read what there is, judge it as finished, and exit.")
+@click.option(
+    "--interval", type=click.FloatRange(0.01, 86400), default=10.0, show_default=True, help="Seconds between looks."
+)
+@click.option(
+    "--stall-timeout",
+    type=click.FloatRange(0),
+    default=600.0,
+    show_default=True,
+    help="A run without a record for so many seconds fails (TP907), unless it is slow by nature.",
+)
+@click.option("--exec", "exec_command", metavar="CMD", help="Run CMD for each finding, given as JSON on its input.")
+@click.option("--html", metavar="FILE", help="Keep an HTML report there that reloads itself.")
+@click.option("--format", "format_name", metavar="NAME", help="Read the logs as this format.")
+@click.option("--map", "mapping", multiple=True, metavar="OURS=THEIRS", help="The log's name of a metric.")
+@click.option("--fact", "facts", multiple=True, metavar="KEY=VALUE", help="What the run declared.")
+@click.option("--select", multiple=True, metavar="RULES", help="Run only these rules.")
+@click.option("--ignore", multiple=True, metavar="RULES", help="Leave these rules out.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+def watch(**options: Any) -> int:
+    """Judge logs while they grow, from outside of the process that writes them.
+
+    LOG is a file (it may come later), a directory (new runs join), or a quoted glob. On a terminal there is one live line a run,
+    otherwise a line when a verdict changes. Exits at the runs' end markers (0, or 1 when one failed; 2 when nothing could be
+    judged), at the first FAIL with --until-fail, or when it is interrupted.
+    """
+    from trainproof.watch_command import WatchOptions, run_watch
+
+    return run_watch(WatchOptions(**options))
+
+
 @app.group()
 def baseline() -> None:
     """Keep trusted runs as small JSON summaries, to be committed beside the code."""

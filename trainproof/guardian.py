@@ -48,7 +48,7 @@ class Guardian:
     stop_rules: the rules (codes) that stop it; default: those of the catalogue that are marked as stopping. on_finding: called with each
     new finding; default: one line through the logger "trainproof". on_cleared: with each that no longer stands. facts: what the run declared (total_steps, vocab_size ...). rank: of
     this process (default: the environment's RANK); every other than 0 is quiet. select, ignore, thresholds, mapping: as for
-    `trainproof.judge`. Raises UsageError for wrong arguments, and nothing later: an error inside is logged once, and silences it.
+    `trainproof.judge`; or `settings` in place of the first three. Raises UsageError for wrong arguments, and nothing later: an error inside is logged once, and silences it.
     """
 
     def __init__(
@@ -65,12 +65,11 @@ class Guardian:
         thresholds: Mapping[str, float] | None = None,
         mapping: Mapping[str, str] | None = None,
         source: Source = LIVE,
+        settings: Settings | None = None,
     ) -> None:
-        from trainproof.thresholds import Thresholds
-
         if policy not in POLICIES:
             raise UsageError(f"policy {policy!r}: expected one of {', '.join(POLICIES)}")
-        self._settings = Settings(tuple(select), tuple(ignore), Thresholds().with_overrides(dict(thresholds or {})))
+        self._settings = settings or _settings(select, ignore, thresholds)
         self._rules = {rule.code: rule for rule in selected_rules(self._settings)}
         speaking = {code for code, rule in self._rules.items() if rule.severity is not Severity.INFO}
         self._every = speaking - TREND_RULES
@@ -120,8 +119,15 @@ class Guardian:
         return self._log.count
 
     @property
+    def planned_steps(self) -> int | None:
+        """The planned optimizer steps, as far as the run has declared them."""
+        log = self._log
+        total = log.facts.merged(log.notes.facts).merged(log.beside).number("total_steps")
+        return int(total) if total else None
+
+    @property
     def log(self) -> GrowingLog:
-        """The records so far, and what the log declares."""
+        """The records so far, and what the log says beside them."""
         return self._log
 
     def observe(self, step: int, /, **metrics: float) -> list[Finding]:
@@ -282,6 +288,12 @@ class Guardian:
 
 #: rules that are asked at evaluations and at rewards
 SLOW = (EVALUATION | REWARD) - {"TP110", "TP402", "TP103"}
+
+
+def _settings(select: Sequence[str], ignore: Sequence[str], thresholds: Mapping[str, float] | None) -> Settings:
+    from trainproof.thresholds import Thresholds
+
+    return Settings(tuple(select), tuple(ignore), Thresholds().with_overrides(dict(thresholds or {})))
 
 
 def _is_sure(finding: Finding) -> bool:

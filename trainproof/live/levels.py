@@ -132,7 +132,7 @@ class LossScreen:
             ask.update(("TP201", "TP401"))
             if self._episode is None:
                 self._episode = (self._count, median)
-        elif x - median >= t.fast_z * scale and x - median >= (t.fast_ratio - 1) * abs(median):
+        elif x > median and x - median >= max(t.fast_z * scale, (t.fast_ratio - 1) * abs(median)):
             ask.add("TP201")
         if self._episode is not None:
             since, left = self._episode

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from trainproof.facts import Facts
-from trainproof.frame import Event, Frame, Source
+from trainproof.frame import Frame, Source
 from trainproof.names import resolve
 from trainproof.readers.builder import FACT_COLUMNS, LARGEST_STEP, FrameBuilder
 
@@ -45,10 +45,8 @@ class GrowingLog:
     def __init__(self, source: Source, facts: Facts, mapping: Mapping[str, str] | None = None) -> None:
         self.source = source
         self.facts = facts  # those that the user gave
-        self.declared = Facts()  # those that the log declares
-        self.masked: set[str] = set()
-        self.events: list[Event] = []
-        self.ended = False
+        self.beside = Facts()  # those that lie beside the log
+        self.notes = FrameBuilder()  # what the log says beside its points
         self.names: dict[str, str] = {}  # the logger's name -> ours
         self.count = 0
         self.mapping = dict(mapping or {})
@@ -71,17 +69,12 @@ class GrowingLog:
     def frames(self) -> list[Frame]:
         """The runs of the log so far, usually one."""
         out = FrameBuilder(self._present())
-        out.facts = self.declared
-        out.ended = self.ended
+        out.take_notes(self.notes)
         for key, table in self._tables.items():
             steps, lines = table.steps[: table.count], table.lines[: table.count]
             for name, values in zip(key, table.values, strict=True):
                 out.extend(name, steps, values[: table.count], lines)
-        for name in self.masked:
-            out.mask(name)
-        for event in self.events:
-            out.event(*event)
-        return out.build(self.source, self.facts)
+        return out.build(self.source, self.facts, self.beside)
 
     def rows(self) -> list[tuple[int, int, dict[str, float]]]:
         """Every record as (line, step, values), in the order in which they came."""

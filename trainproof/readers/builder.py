@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +60,7 @@ class FrameBuilder:
         self._events: list[Event] = []
         self._guessed = ""
         self._soft: list[Ints] = []
+        self._held: list[Callable[[], None]] = []
         self._runs: dict[str, FrameBuilder] = {}
 
     def run(self, name: str) -> FrameBuilder:
@@ -106,6 +107,34 @@ class FrameBuilder:
             self.extend(name, steps[good], values[good], lines[good])
         else:
             self._blocks.setdefault(name, []).append((steps, values, lines))
+
+    def on_take(self, hand_over: Callable[[], None]) -> None:
+        """Called before points are taken: for those who hold some back until the end of the log."""
+        self._held.append(hand_over)
+
+    def take(self) -> dict[str, dict[str, Series]]:
+        """The points that came since the last call, run by run and metric by metric under the logger's names, in the order of the log;
+        they are not kept. The run of a log that holds only one is called ""."""
+        for hand_over in self._held:
+            hand_over()
+        own = self._all_series()
+        self._blocks = {}
+        runs = {name: points for name, run in self._runs.items() for points in run.take().values()}
+        return {"": own, **runs} if own else runs
+
+    def take_notes(self, other: FrameBuilder, run: str = "") -> None:
+        """Take over what another builder knows beside the points: of the whole log, or of one of its runs."""
+        source = other._runs.get(run, other)
+        self.facts = source.facts.merged(other.facts)
+        self.ended = source.ended
+        self._dropped, self._dropped_count = [*source._dropped], source._dropped_count
+        self._masked, self._events, self._guessed = {*source._masked}, [*source._events], source._guessed
+        self._soft = [*source._soft]
+
+    @property
+    def event_count(self) -> int:
+        """Number of lines that announced a fatal event."""
+        return len(self._events)
 
     def drop(self, line: int, why: str) -> None:
         """A line (or record) that was not understood, and the reason; counted, and the first few shown."""

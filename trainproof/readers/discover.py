@@ -37,7 +37,7 @@ class Log(NamedTuple):
     problem: TrainproofError | None = None
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """One log to read: the path shown, its files (several where a format spreads a run over them), and its reader."""
 
     path: str
@@ -58,7 +58,7 @@ def read_logs(
     seen: set[str] = set()
     for named in _without_globs(paths):
         try:
-            for found in _find(named, forced):
+            for found in find_logs(named, forced):
                 key = named if named == "-" else os.path.realpath(found.files[0].path)
                 if key not in seen:
                     seen.add(key)
@@ -89,7 +89,7 @@ def _without_globs(paths: Sequence[str]) -> Iterator[str]:
             yield path
 
 
-def _find(named: str, forced: Reader | None) -> Iterator[_Found]:
+def find_logs(named: str, forced: Reader | None) -> Iterator[Found]:
     """The logs that one input names, in order. Raises InputError or FormatError when there are none."""
     if named != "-" and os.path.isdir(named):
         empty = True
@@ -101,10 +101,10 @@ def _find(named: str, forced: Reader | None) -> Iterator[_Found]:
         return
     log = LogInput(named)
     if log.head:  # raises what is wrong with the file, whatever its format
-        yield _Found(named, (log,), forced or recognise(log))
+        yield Found(named, (log,), forced or recognise(log))
 
 
-def _below(folder: str, forced: Reader | None) -> Iterator[_Found]:
+def _below(folder: str, forced: Reader | None) -> Iterator[Found]:
     """Every log below a folder. A file that no reader claims (not the forced one, if there is one) is passed over."""
     taken: set[str] = set()
     for root, names, below in _folders(folder):
@@ -121,10 +121,10 @@ def _below(folder: str, forced: Reader | None) -> Iterator[_Found]:
         yield from _within(root, [*(n for n in names if os.path.join(root, n) not in taken), *events], forced)
 
 
-def _within(folder: str, names: Sequence[str], forced: Reader | None) -> Iterator[_Found]:
+def _within(folder: str, names: Sequence[str], forced: Reader | None) -> Iterator[Found]:
     """The logs among the files of one folder; those of a format that spreads a run over several files are one."""
     joined: dict[str, tuple[Reader, list[LogInput]]] = {}
-    printed: list[_Found] = []
+    printed: list[Found] = []
     run = OneRun()
     for name in names:
         log = LogInput(os.path.join(folder, name))
@@ -134,12 +134,12 @@ def _within(folder: str, names: Sequence[str], forced: Reader | None) -> Iterato
         if isinstance(reader, RunReader):
             joined.setdefault(reader.name, (reader, []))[1].append(log)
         elif is_console(reader):  # each node may have printed the same run, one more of it than the other
-            printed.append(_Found(log.path, (log,), reader, run))
+            printed.append(Found(log.path, (log,), reader, run))
         else:
-            yield _Found(log.path, (log,), reader)
+            yield Found(log.path, (log,), reader)
     yield from sorted(printed, key=lambda found: -os.path.getsize(found.path))
     for reader, files in joined.values():
-        yield _Found(files[0].path if len(files) == 1 else folder, tuple(files), reader)
+        yield Found(files[0].path if len(files) == 1 else folder, tuple(files), reader)
 
 
 def _folders(top: str) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -185,7 +185,7 @@ def _claimant(log: LogInput, forced: Reader | None) -> Reader | None:
         return None
 
 
-def _read(named: str, found: _Found, mapping: Mapping[str, str] | None, facts: Facts | None) -> Log:
+def _read(named: str, found: Found, mapping: Mapping[str, str] | None, facts: Facts | None) -> Log:
     """The runs of one log."""
     path = clean_name(found.path)
     out = FrameBuilder(mapping)
@@ -203,7 +203,7 @@ def _read(named: str, found: _Found, mapping: Mapping[str, str] | None, facts: F
     )
 
 
-def _read_files(found: _Found, out: FrameBuilder) -> None:
+def _read_files(found: Found, out: FrameBuilder) -> None:
     try:
         if isinstance(found.reader, RunReader):
             found.reader.read_run(found.files, out)

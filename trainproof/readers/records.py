@@ -40,6 +40,7 @@ class RecordSink:
         self._count = 0
         self._last: int | None = None
         self._blocks: dict[str, _Blocks] = {}
+        out.on_take(self.finish)
 
     def learn(self, records: Sequence[Mapping[str, object]]) -> None:
         """Decide what numbers the records, from the first that there are."""

@@ -49,6 +49,12 @@ def opened(raw: IO[bytes], path: str) -> Stream:
     return _Transcoded(_Joined(ahead, stream), encoding)
 
 
+def is_plain(start: bytes) -> bool:
+    """Whether the bytes of a log that begins with `start` are read as they are."""
+    packed = start.startswith((_GZIP, _XZ, _ZSTD))
+    return not packed and _encoding(start[:_PROBED_BYTES]) == (b"", "utf-8")
+
+
 def _unpacker(raw: IO[bytes], start: bytes) -> Any:
     """The decompressor that the first bytes ask for, or None."""
     if start.startswith(_GZIP):

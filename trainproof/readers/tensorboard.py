@@ -98,6 +98,7 @@ class _Run:
         self.start = math.inf  # wall time of the first event
         self.clocks: dict[str, list[tuple[Ints, Floats, Ints]]] = {}
         self.part = ""
+        out.on_take(self._give_time)
 
     def read(self, log: LogInput, part: str) -> None:
         """One file; `part` stands before the names of its metrics."""
@@ -180,3 +181,4 @@ class _Run:
         clock = self.clocks[max(counts, key=lambda tag: counts[tag])]
         for steps, walls, lines in clock:
             self.out.extend("wall_time", steps, walls - self.start, lines)
+        self.clocks = {}

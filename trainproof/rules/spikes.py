@@ -155,7 +155,9 @@ def _immediate(frame: Frame, loss: Series, t: LossThresholds) -> list[Episode]:
     with np.errstate(invalid="ignore", over="ignore"):
         high = np.flatnonzero(loss.value - base.median >= t.fast_z * base.scale)
         rise = loss.value[high] - base.median[high]
-        high = high[(rise >= (t.fast_ratio - 1) * np.abs(base.median[high])) & (high >= t.fast_min_records)]
+        high = high[
+            (rise > 0) & (rise >= (t.fast_ratio - 1) * np.abs(base.median[high])) & (high >= t.fast_min_records)
+        ]
     found = []
     for index in high.tolist():
         what, more = _corroboration(frame, loss, index, t)
