@@ -18,7 +18,7 @@ PACKAGE = Path(trainproof.__file__).parent
 #: from the top down; a module may import those of its own layer and of the layers below
 LAYERS = (
     ("__main__", "cli"),
-    ("compare_command", "checkpoint_command"),
+    ("compare_command", "checkpoint_command", "preflight_command"),
     ("watch_command",),
     ("watching",),
     ("guardian", "live"),
@@ -26,11 +26,12 @@ LAYERS = (
     ("api", "output"),
     ("comparing.compare", "comparing.load", "comparing.store", "comparing.drawing"),
     ("report.rule_page", "checkpoint.inspecting"),
+    ("preflight",),
     ("apart",),
     ("judge", "profiles"),
     ("folding", "panels", "decimate"),
-    ("rules",),
-    ("comparing", "checkpoint"),
+    ("rules", "preflight.checks", "preflight.found"),
+    ("comparing", "checkpoint", "preflight.near"),
     ("readers", "stats", "thresholds"),
     ("names", "segments", "objective"),
     ("frame", "report"),

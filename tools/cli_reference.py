@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 COMMANDS = (
-    *((), ("epoch",), ("watch",), ("compare",), ("checkpoint",)),
+    *((), ("epoch",), ("watch",), ("compare",), ("checkpoint",), ("data",)),
     *(("baseline",), ("baseline", "add"), ("rule",), ("rules",)),
 )
 

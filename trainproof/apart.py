@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from trainproof.frame import Frame, Source
@@ -24,13 +25,20 @@ class Subject(NamedTuple):
     repeat: tuple[str, ...] = ()
 
 
-def judge_apart(family: str, seen: Any, subject: Subject, settings: Settings) -> RunReport:
-    """The report on `seen` by the selected rules of a family. Where none of them could run the verdict is SKIP."""
+def judge_apart(
+    family: str, seen: Any, subject: Subject, settings: Settings, meant: Callable[[str], bool] = lambda _: True
+) -> RunReport:
+    """The report on `seen` by the selected rules of a family. Where none of them could run the verdict is SKIP.
+
+    meant: whether the rule of a code is meant for such a subject at all.
+    """
     findings: list[Finding] = []
     checked: list[str] = []
     skipped: dict[str, str] = {}
     nothing = Frame({}, Source(subject.path, subject.format))
-    for rule in matching({code: rule for code, rule in all_rules().items() if rule.family == family}, settings):
+    for rule in matching(
+        {code: rule for code, rule in all_rules().items() if rule.family == family and meant(code)}, settings
+    ):
         try:
             said = list(rule.check(seen, getattr(settings.thresholds, family)))
         except CannotTell as reason:

@@ -229,6 +229,31 @@ def baseline_remove(name: str, store: str) -> int:
 
 
 @app.command()
+@click.argument("paths", nargs=-1, required=True, metavar="DATA...")
+@click.option(
+    "--eval", "held_out", multiple=True, metavar="DATA", help="Data of the evaluation side; default: by names."
+)
+@click.option(
+    "--kind", type=click.Choice(["speech", "text", "chat", "preference"]), help="What the data is; default: by content."
+)
+@click.option("--max-length", type=click.IntRange(1), metavar="N", help="Tokens of the trainer's context.")
+@click.option("--tokenizer", metavar="FILE", help="tokenizer.json or a SentencePiece model, to count tokens.")
+@click.option("--rejects", metavar="FILE", help="Write every bad record with its reason there, as JSON lines.")
+@click.option("--near/--no-near", default=True, show_default=True, help="Look for near duplicates.")
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes; default: one a processor.")
+@_judging
+def data(**options: Any) -> int:
+    """Judge data before training: what is malformed, empty, odd, repeated, leaked or lost.
+
+    DATA is a file (JSONL, JSON, CSV, TSV, Parquet, Arrow or text; also .gz, .xz or .zst), a folder, or a quoted glob.
+    """
+    from trainproof.preflight_command import DataOptions, run_data
+
+    own = {name: options.pop(name) for name in DataOptions._fields}
+    return run_data(DataOptions(**own), options)
+
+
+@app.command()
 @click.argument("code")
 def rule(code: str) -> int:
     """Explain the rule CODE (TP203, or its name): what it sees, why it matters, its limits, its traps."""

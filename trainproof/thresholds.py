@@ -773,6 +773,51 @@ class CheckpointThresholds(msgspec.Struct, frozen=True):
     step_accumulation: int = 8  # micro-batches a step at most
 
 
+class DataThresholds(msgspec.Struct, frozen=True):
+    """Family TPD: data before training. Shares are of the records."""
+
+    # TPD103 replacement-character. Source: convention (a text that was decoded wrongly has them everywhere).
+    replaced_fail: float = 0.001
+
+    # TPD006 field-type. Source: convention (a field that changes its type often is meant to).
+    type_rare: float = 0.1  # a type that fewer of the records have
+
+    # TPD106 mixed-script-words, TPD117 decomposed-characters. Source: convention.
+    odd_rare: float = 0.2  # a share from which on it is how the data is
+
+    # TPD108 exact-duplicates. Source: convention.
+    duplicates_warn: float = 0.001
+    duplicates_fail: float = 0.05
+
+    # TPD109 near-duplicates, TPD163 near-leak. Source: the similarity that DataTrove and text-dedup look for (0.75, 0.7).
+    near_similarity: float = 0.75
+    near_warn: float = 0.0005
+    near_most: int = 3_000_000  # records; more do not fit into memory
+
+    # TPD111 length-outlier. Source: convention.
+    length_times: float = 20.0  # the 99th percentile
+    length_records: int = 200
+
+    # TPD116 rare-script. Source: convention.
+    script_rare: float = 0.005
+    script_records: int = 200
+
+    # TPD118 over-context. Source: convention (a fifth of cut records is what other tools call major).
+    over_warn: float = 0.01
+    over_fail: float = 0.20
+
+    # TPD131 same-prompt-other-answer. Source: convention.
+    prompts_warn: float = 0.001
+
+    # TPD154 length-bias. Source: convention.
+    longer_share: float = 0.9
+    longer_records: int = 50
+
+    # TPD155 label-distribution. Source: convention.
+    label_rare: float = 0.01
+    label_records: int = 100
+
+
 class Thresholds(msgspec.Struct, frozen=True):
     """All thresholds, one group a rule family (the field is the family's module name)."""
 
@@ -790,6 +835,7 @@ class Thresholds(msgspec.Struct, frozen=True):
     pipeline: PipelineThresholds = PipelineThresholds()
     architecture: ArchitectureThresholds = ArchitectureThresholds()
     checkpoint: CheckpointThresholds = CheckpointThresholds()
+    data: DataThresholds = DataThresholds()
 
     def with_overrides(self, overrides: dict[str, float]) -> Thresholds:
         """These thresholds with `family.field` keys replaced. Raises UsageError for an unknown key."""

@@ -41,13 +41,18 @@ def number(value: float) -> Number:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-class Evidence(msgspec.Struct, frozen=True):
-    """One logged point: metric, step, value and source line (from 1; the record's number where a log has no lines)."""
+class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One logged point: metric, step, value and source line (from 1; the record's number where a log has no lines).
+
+    Of data before training: what was measured, the row (twice), the value, the file and an excerpt of what is there.
+    """
 
     metric: str
     step: int
     value: Number
     line: int
+    file: str = ""
+    excerpt: str = ""
 
 
 class Finding(msgspec.Struct, frozen=True):

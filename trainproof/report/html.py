@@ -11,13 +11,15 @@ from trainproof.report.details import MOST_NAME, Details, details, tiles
 from trainproof.report.escape import clipped, exact, printable, shown
 from trainproof.report.svg import Mark, Picture, draw
 from trainproof.report.wording import (
+    before_training,
     counts,
     headline,
+    place,
     plural,
     shared_folder,
-    span,
     title,
     told,
+    when,
     where,
 )
 from trainproof.verdict import Finding, Panel, Report, RunReport, Severity, Verdict
@@ -110,7 +112,7 @@ def _template() -> jinja2.Template:
     environment.globals.update(
         style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),  # noqa: S704  our own style sheet
         icons={kind: Markup(_icon(kind)) for kind in ICONS},  # noqa: S704  our own drawings
-        title=title, headline=headline, plural=plural, span=span, counts=counts, where=where, most_open=MOST_OPEN,
+        title=title, headline=headline, plural=plural, when=when, place=place, before_training=before_training, counts=counts, where=where, most_open=MOST_OPEN,
     )  # fmt: skip
     return environment.from_string((TEMPLATES / "report.html").read_text(encoding="utf-8"))
 

@@ -11,10 +11,14 @@ from typing import get_type_hints
 
 from trainproof import thresholds as threshold_module
 from trainproof.rules import all_rules
-from trainproof.rules.registry import APART, COMPARISON, EVERY, Rule
+from trainproof.rules.registry import APART, COMPARISON, EVERY, PREFLIGHT, Rule
 from trainproof.verdict import Severity
 
 SECTIONS = ("What it does", "Why it matters", "Formula", "False positives", "What to try")
+
+
+#: ... of a check before training; what it does is said before them, and what to try is its registered fix
+PREFLIGHT_SECTIONS = ("Why it matters", "False positives")
 
 
 def rule_text(rule: Rule) -> str:
@@ -39,6 +43,8 @@ def page(rule: Rule) -> str:
     """The page as Markdown. Raises ValueError when the docstring of a rule of ours lacks a section."""
     told = sections(rule)
     lines = [f"# {rule.code} {rule.name}", "", summary(rule), ""]
+    if rule.family in PREFLIGHT:
+        return "\n".join([*lines, *_preflight(rule, told)])
     lines += [
         f"- Severity: {'' if rule.severity is Severity.INFO else 'at most '}{rule.severity.value}",
         f"- Needs: {_needs(rule)}",
@@ -51,12 +57,23 @@ def page(rule: Rule) -> str:
     return "\n".join(lines)
 
 
+def _preflight(rule: Rule, told: dict[str, str]) -> Iterator[str]:
+    """The page of a check before training, below its summary: it has no steps, objectives or guardian."""
+    yield from (f"- Severity: {'' if rule.severity is Severity.INFO else 'at most '}{rule.severity.value}", "")
+    more = inspect.cleandoc(rule.check.__doc__ or "").partition("Why it matters\n")[0].partition("\n")[2]
+    if more.strip():
+        yield from ("## What it does", "", *_paragraph(" ".join(more.split())), "")
+    for title, body in {**told, "What to try": rule.fix}.items():
+        yield from (f"## {title}", "", *_paragraph(body), "")
+    yield from ("## Thresholds", "", *_thresholds(rule), "")
+
+
 def sections(rule: Rule) -> dict[str, str]:
     """The docstring's sections by title. Raises ValueError when a rule of ours lacks one."""
     text = inspect.cleandoc(rule.check.__doc__ or "")
     parts = re.split(rf"^({'|'.join(SECTIONS)})\n", text, flags=re.MULTILINE)
     told = {title: " ".join(body.split()) for title, body in zip(parts[1::2], parts[2::2], strict=True)}
-    missing = [title for title in SECTIONS if not told.get(title)]
+    missing = [title for title in (PREFLIGHT_SECTIONS if rule.family in PREFLIGHT else SECTIONS) if not told.get(title)]
     if missing and not rule.plugin:
         raise ValueError(f"{rule.code}: its docstring lacks {', '.join(missing)}")
     return told

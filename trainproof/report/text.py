@@ -8,7 +8,20 @@ from collections.abc import Iterator, Sequence
 from trainproof.report.compared import FIGURE_HEADER, baseline_row, change_rows, figure_row, sentence
 from trainproof.report.escape import clipped, exact, printable, shown
 from trainproof.report.spark import ASCII_BLOCKS, BLOCKS, marks, sparkline
-from trainproof.report.wording import by_reason, counts, described, headline, plural, span, title, told, where
+from trainproof.report.wording import (
+    before_training,
+    by_reason,
+    counts,
+    described,
+    headline,
+    place,
+    plural,
+    span,
+    title,
+    told,
+    when,
+    where,
+)
 from trainproof.verdict import Compared, Finding, Report, RunReport, Severity, Verdict
 
 _COLORS = {"PASS": "32", "WARN": "33", "FAIL": "31", "SKIP": "36", "INFO": "34", "dim": "2"}
@@ -148,15 +161,17 @@ def _curve(run: RunReport, pen: _Pen) -> Iterator[str]:
 
 def _finding(finding: Finding, line: str, pen: _Pen) -> Iterator[str]:
     head = pen.paint(f"{finding.rule} {finding.name}", finding.severity.value)
-    yield f"{_badge(finding.severity, pen)}  {head}{pen.paint(', ' + span(finding.first_step, finding.last_step), 'dim')}"
+    at = when(finding)
+    yield f"{_badge(finding.severity, pen)}  {head}{pen.paint(f', {at}' if at else '', 'dim')}"
     yield from pen.wrap(printable(finding.message))
     yield from _evidence(finding, line)
     if finding.severity is Severity.INFO:
         return
-    yield from pen.labelled("limits", _limits(finding))
+    if limits := _limits(finding):
+        yield from pen.labelled("limits", limits)
     yield from pen.labelled("try", printable(finding.fix))
     for other in finding.related:
-        seen = f"{other.severity.value} {other.rule} {other.name}, {span(other.first_step, other.last_step)}"
+        seen = f"{other.severity.value} {other.rule} {other.name}, {when(other)}"
         yield from pen.labelled("with it", seen)
     page = f"{finding.page}, or: " if finding.page else ""
     yield from pen.labelled("page", f"{page}trainproof rule {finding.rule}")
@@ -164,10 +179,14 @@ def _finding(finding: Finding, line: str, pen: _Pen) -> Iterator[str]:
 
 def _limits(finding: Finding) -> str:
     limits = [f"{printable(name)} {shown(value)}" for name, value in finding.threshold.items()]
-    return ", ".join([*limits, f"crossed at step {finding.flagged_step}"])
+    crossed = [] if before_training(finding) else [f"crossed at step {finding.flagged_step}"]
+    return ", ".join([*limits, *crossed])
 
 
 def _evidence(finding: Finding, line: str) -> Iterator[str]:
+    if before_training(finding):
+        yield from _places(finding)
+        return
     rows = [
         (clipped(e.metric, MOST_NAME), str(e.step), exact(e.value), str(e.line))
         for e in finding.evidence[:MOST_EVIDENCE]
@@ -178,6 +197,16 @@ def _evidence(finding: Finding, line: str) -> Iterator[str]:
         yield f"{INDENT}  {'  '.join(cells)}  {line} {number:>{widths[3]}}"
     if len(finding.evidence) > MOST_EVIDENCE:
         yield f"{INDENT}  and {plural(len(finding.evidence) - MOST_EVIDENCE, 'more point')}"
+
+
+def _places(finding: Finding) -> Iterator[str]:
+    """Where in the data: place, value, excerpt."""
+    for point in finding.evidence[:MOST_EVIDENCE]:
+        value = "" if point.value == "NaN" else f"  {clipped(point.metric, MOST_NAME)} {shown(point.value)}"
+        excerpt = f"  {printable(point.excerpt)}" if point.excerpt else ""
+        yield f"{INDENT}  {place(point)}{value}{excerpt}"
+    if len(finding.evidence) > MOST_EVIDENCE:
+        yield f"{INDENT}  and {plural(len(finding.evidence) - MOST_EVIDENCE, 'more place')}"
 
 
 def _compared(compared: Compared, pen: _Pen) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from trainproof.report.escape import clipped, printable
-from trainproof.verdict import Finding, Report, RunReport, Severity, Verdict
+from trainproof.verdict import Evidence, Finding, Report, RunReport, Severity, Verdict
 
 #: characters of a path or a run's name that are shown
 MOST_TITLE = 300
@@ -43,7 +43,7 @@ def span(first: int | None, last: int | None) -> str:
 
 
 #: what was judged -> what its records are
-UNITS = {"checkpoint": "tensor", "recording": "step"}
+UNITS = {"checkpoint": "tensor", "recording": "step", "data": "record"}
 
 
 def described(run: RunReport) -> str:
@@ -53,13 +53,31 @@ def described(run: RunReport) -> str:
     return f"{run.format} {run.kind}, {plural(run.records, UNITS[run.kind])}"
 
 
+def before_training(finding: Finding) -> bool:
+    """Whether the finding is of data, a tokenizer, a batch or a machine: these have files and rows, no steps."""
+    return finding.rule.startswith(("TPD", "TPT", "TPO", "TPE"))
+
+
+def when(finding: Finding) -> str:
+    """The steps of a finding, with the word for them; the first place where there are no steps."""
+    if not before_training(finding):
+        return span(finding.first_step, finding.last_step)
+    return next((place(point) for point in finding.evidence if point.file), "")
+
+
+def place(point: Evidence) -> str:
+    """File and row."""
+    return f"{clipped(point.file, MOST_TITLE)}:{point.line}" if point.line else clipped(point.file, MOST_TITLE)
+
+
 def headline(run: RunReport) -> str:
     """The verdict's reason in one line."""
     findings = told(run)
     if findings:
         first = findings[0]
         more = f", and {plural(len(findings) - 1, 'more finding')}" if len(findings) > 1 else ""
-        return f"{first.rule} {first.name} at {span(first.first_step, first.last_step)}{more}"
+        at = when(first)
+        return f"{first.rule} {first.name}{f' at {at}' if at else ''}{more}"
     if run.reason:
         return printable(run.reason)
     return f"{plural(len(run.checked), 'rule')} ran on {plural(run.records, UNITS.get(run.kind, 'record'))} and found nothing to warn of"

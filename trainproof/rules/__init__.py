@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 
 from trainproof import plugins
-from trainproof.rules.registry import APART, FAMILIES, PLUGIN_FAMILY, RULES, Rule
+from trainproof.rules.registry import APART, FAMILIES, PLUGIN_FAMILY, PREFLIGHT, RULES, Rule
 
 
 def all_rules() -> dict[str, Rule]:
@@ -33,7 +33,8 @@ def _own_log_rules() -> dict[str, Rule]:
 def _imported(families: frozenset[str]) -> dict[str, Rule]:
     """Our rules of some families, in order of code."""
     for family in sorted(families):
-        import_module(f"trainproof.rules.{family}")
+        for module in PREFLIGHT.get(family, (f"rules.{family}",)):
+            import_module(f"trainproof.{module}")
     return {code: RULES[code] for code in sorted(RULES) if RULES[code].family in families}
 
 

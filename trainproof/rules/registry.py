@@ -34,6 +34,7 @@ FAMILIES = {
     "TP97": "comparison",
     "TP98": "comparison",
     "TP99": "checkpoint",
+    "TPD": "data",
 }
 #: the family whose rules look at a Comparison with baselines, not at one log
 COMPARISON = "comparison"
@@ -41,6 +42,11 @@ COMPARISON = "comparison"
 APART = {
     COMPARISON: "a baseline",
     "checkpoint": "a checkpoint",
+    "data": "data",
+}
+#: those of them that look at what there is before training -> the modules of their checks
+PREFLIGHT = {
+    "data": tuple(f"preflight.checks.{name}" for name in ("files", "text", "chat", "pairs", "sameness")),
 }
 
 

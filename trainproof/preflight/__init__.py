@@ -1,0 +1,1 @@
+"""Checks before training: data, tokenizer, objective, environment."""

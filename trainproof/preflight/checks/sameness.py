@@ -1,0 +1,349 @@
+"""Records beside each other: duplicates, leaks, lengths, types."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainproof.preflight.checks.registry import DIALOGUE, FAIL, INFO, TEXTUAL, WARN, check
+from trainproof.preflight.found import Example, Found, Places
+from trainproof.preflight.near import similar_groups
+from trainproof.rules.registry import CannotTell, Sighting
+from trainproof.thresholds import DataThresholds
+
+
+@check("TPD006", "field-type", FAIL, *TEXTUAL, fix="Write the field with one type in all records.")
+def field_type(found: Found, t: DataThresholds) -> Iterator[Sighting]:
+    """A field has another type in a few records than in the others, such as an object instead of text.
+
+    A field that is missing or null in some records is no fault.
+
+    Why it matters
+    Arrow tables have one type a column: loading stops at the first record that differs, however late it comes.
+
+    False positives
+    A field that few records have.
+    """
+    examples = [
+        *(Example(e.place, e.value, e.excerpt) for e in found.examples("TPD006")),
+        *_odd_types(found, t.type_rare),
+    ]
+    unique = list({e.place: e for e in examples}.values())
+    count = max(len(unique), len(found.places("TPD006")))
+    if unique:
+        yield found.tell(
+            "TPD006", FAIL, f"{found.counted(count)} have a field of another type", unique, type_rare=t.type_rare
+        )
+
+
+def _odd_types(found: Found, rare: float) -> Iterator[Example]:
+    counts: dict[str, dict[str, int]] = {}
+    shapes = {label: json.loads(label) for label in found.counters.get("shapes", ())}
+    for label, shape in shapes.items():
+        for name, kind in shape:
+            kinds = counts.setdefault(name, {})
+            kinds[kind] = kinds.get(kind, 0) + found.counters["shapes"][label]
+    for label, shape in shapes.items():
+        for name, kind in shape:
+            kinds = {k: n for k, n in counts[name].items() if k != "null"}
+            usual = max(sorted(kinds), key=kinds.__getitem__, default="null")
+            if kind not in ("null", usual) and kinds[kind] < rare * sum(kinds.values()):
+                for e in found.examples(f"shape {label}"):
+                    yield Example(e.place, e.value, f"{name} is {kind}, elsewhere {usual}")
+
+
+def repeats(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(index of every value that came before, index of its first appearance)."""
+    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    chief = first[inverse]
+    again = np.flatnonzero(chief != np.arange(len(values)))
+    return again, chief[again]
+
+
+@check("TPD108", "exact-duplicates", FAIL, *TEXTUAL, fix="Keep each record once; --rejects FILE names the others.")
+def exact_duplicates(found: Found, t: DataThresholds) -> Iterator[Sighting]:
+    """A record has the same text as an earlier one on the same side of the split.
+
+    Why it matters
+    What is repeated is learned by heart, and counts more than the rest.
+
+    False positives
+    Data that repeats records to weight them.
+    """
+    table = found.table("samples")
+    if not table:
+        raise CannotTell("no records with text")
+    examples = []
+    for side in (False, True):
+        mine = found.held_out(table["place"]) == side
+        place, text = table["place"][mine], table["text"][mine]
+        examples += _same(found, place, *repeats(text))
+    if examples:
+        share = found.share(len(examples))
+        severity = FAIL if share > t.duplicates_fail else WARN if share > t.duplicates_warn else INFO
+        limits = (t.duplicates_warn, t.duplicates_fail)
+        message = f"{found.counted(len(examples))} repeat an earlier one"
+        yield found.tell("TPD108", severity, message, examples, duplicates_warn=limits[0], duplicates_fail=limits[1])
+
+
+def _same(
+    found: Found, place: Places, again: Sequence[int] | NDArray[np.int64], chief: NDArray[np.int64]
+) -> list[Example]:
+    return [
+        Example(int(place[i]), math.nan, f"the same as {found.named(int(place[j]))}")
+        for i, j in zip(again, chief, strict=True)
+    ]
+
+
+@check("TPD109", "near-duplicates", WARN, *TEXTUAL, fix="Keep one of each group; --rejects FILE names the others.")
+def near_duplicates(found: Found, t: DataThresholds) -> Iterator[Sighting]:
+    """A record is nearly the same as an earlier one: their sets of 16-byte windows overlap by three quarters or more.
+
+    Similarity is estimated by MinHash (112 bins, 14 bands) on the first 20,000 bytes of texts of at least 80 bytes.
+
+    Why it matters
+    As exact duplicates, and no exact comparison finds them.
+
+    False positives
+    Texts from one template, such as forms and exercises.
+    """
+    examples = [e for e, leak in _alike(found, t) if not leak]
+    if examples:
+        share = found.share(len(examples))
+        message = f"{found.counted(len(examples))} are nearly the same as an earlier one"
+        severity = WARN if share > t.near_warn else INFO
+        yield found.tell("TPD109", severity, message, examples, metric="similarity", near_similarity=t.near_similarity)
+
+
+def _alike(found: Found, t: DataThresholds) -> list[tuple[Example, bool]]:
+    """(record with what it resembles, whether the two are on different sides). Raises CannotTell."""
+    table = found.table("near")
+    if not table:
+        raise CannotTell(
+            "no texts that are long enough" if found.options.near else "near duplicates were not asked for"
+        )
+    if len(table["place"]) > t.near_most:
+        raise CannotTell(f"more than {t.near_most:,} records")
+    return found.memo("alike", lambda: _compare(found, table, t.near_similarity))
+
+
+def _compare(found: Found, table: dict[str, NDArray[Any]], least: float) -> list[tuple[Example, bool]]:
+    _, once = np.unique(table["text"], return_index=True)
+    once = np.sort(once)
+    place, signature = table["place"][once], table["signature"][once]
+    sides = found.held_out(place)
+    order = np.argsort(
+        sides, kind="stable"
+    )  # the training side first: what is held out resembles it, not the other way round
+    place, signature, sides = place[order], signature[order], sides[order]
+    return [
+        (Example(int(place[i]), alike, f"nearly the same as {found.named(int(place[j]))}"), bool(sides[i] != sides[j]))
+        for i, j, alike in similar_groups(signature, least)
+    ]
+
+
+@check(
+    "TPD161", "eval-leak", FAIL, *TEXTUAL, fix="Take the records out of the training side; --rejects FILE names them."
+)
+def eval_leak(found: Found, t: DataThresholds) -> Iterator[Sighting]:
+    """A record of the evaluation side is in the training data, word for word.
+
+    The sides are told by the names of files and folders (train, valid, test and the like), or by --eval.
+
+    Why it matters
+    The evaluation measures memory: its numbers are too good, and no decision can be based on them.
+
+    False positives
+    Very short texts that many records share.
+    """
+    yield from _leak(found, "TPD161", "text", FAIL, "of the evaluation side are in the training data")
+
+
+@check("TPD162", "prompt-leak", FAIL, *DIALOGUE, fix="Split by prompt, not by record.")
+def prompt_leak(found: Found, t: DataThresholds) -> Iterator[Sighting]:
+    """A prompt of the evaluation side is in the training data, with another answer.
+
+    Why it matters
+    The model has seen an answer to the question that it is asked.
+
+    False positives
+    Prompts that are the same for all records, such as an instruction with the material elsewhere; those shared by over a tenth of
+    the records are not counted.
+    """
+    yield from _leak(found, "TPD162", "prompt", FAIL, "of the evaluation side have a prompt of the training data")
+
+
+def _leak(found: Found, code: str, column: str, severity: Any, says: str) -> Iterator[Sighting]:
+    table = found.table("samples")
+    sides = found.held_out(table["place"]) if table else np.zeros(0, bool)
+    if not sides.any() or sides.all():
+        raise CannotTell("the data has one side; name the other with --eval")
+    values, place = table[column], table["place"]
+    known, first, counts = np.unique(values[~sides], return_index=True, return_counts=True)
+    at = np.minimum(np.searchsorted(known, values[sides]), len(known) - 1)
+    leaks = (known[at] == values[sides]) & (values[sides] != 0)
+    if column == "prompt":
+        leaks &= ~np.isin(table["text"][sides], table["text"][~sides]) & (counts[at] < 0.1 * len(values) + 2)
+    chiefs = place[~sides][first[at]]
+    examples = [
+        Example(int(p), math.nan, f"as in {found.named(int(q))}")
+        for p, q, leak in zip(place[sides], chiefs, leaks, strict=True)
+        if leak
+    ]
+    if examples:
+        yield found.tell(code, severity, f"{len(examples):,} of {int(sides.sum()):,} records {says}", examples)
+
+
+@check(
+    "TPD163", "near-leak", WARN, *TEXTUAL, fix="Look at the pairs, and take out those that are the same in substance."
+)
+def near_leak(found: Found, t: DataThresholds) -> Iterator[Sighting]:
+    """A record of the evaluation side is nearly the same as one of the training data (similarity as in TPD109).
+
+    Why it matters
+    As a leak, and no exact comparison finds it.
+
+    False positives
+    Texts from one template.
+    """
+    sides = found.held_out(found.table("near")["place"]) if found.table("near") else np.zeros(0, bool)
+    if not sides.any() or sides.all():
+        raise CannotTell("the data has one side; name the other with --eval")
+    examples = [e for e, leak in _alike(found, t) if leak]
+    if examples:
+        message = f"{len(examples):,} records of the evaluation side are nearly the same as one of the training data"
+        yield found.tell("TPD163", WARN, message, examples, metric="similarity", near_similarity=t.near_similarity)
+
+
+@check("TPD131", "same-prompt-other-answer", WARN, "chat", fix="Keep the best answer, unless several are meant.")
+def same_prompt_other_answer(found: Found, t: DataThresholds) -> Iterator[Sighting]:
+    """The same prompt has different answers.
+
+    Why it matters
+    The model learns their average; a prompt that is always the same may mean that a field with the question was not read.
+
+    False positives
+    Several samples a prompt on purpose, and open tasks.
+    """
+    table = found.table("samples")
+    if not table:
+        raise CannotTell("no records with text")
+    asked = (table["prompt"] != 0) & (table["answer"] > 0)
+    place, prompt, text = table["place"][asked], table["prompt"][asked], table["text"][asked]
+    again, chief = repeats(prompt)
+    other = text[again] != text[chief]
+    examples = [
+        Example(int(place[i]), math.nan, f"the prompt of {found.named(int(place[j]))}")
+        for i, j in zip(again[other], chief[other], strict=True)
+    ]
+    if examples:
+        severity = WARN if found.share(len(examples)) > t.prompts_warn else INFO
+        message = f"{found.counted(len(examples))} answer an earlier prompt in another way"
+        yield found.tell("TPD131", severity, message, examples, prompts_warn=t.prompts_warn)
+
+
+@check("TPD111", "length-outlier", INFO, *TEXTUAL, fix="Look at them: often several records were glued together.")
+def length_outlier(found: Found, t: DataThresholds) -> Iterator[Sighting]:
+    """A record is many times as long as 99 % of the others.
+
+    Why it matters
+    It sets the memory of its batch, and most of it is cut off.
+
+    False positives
+    Data with books among sentences, hence INFO.
+    """
+    table = found.table("samples")
+    if not table or len(table["place"]) < t.length_records:
+        raise CannotTell("too few records")
+    limit = t.length_times * float(np.percentile(table["length"], 99))
+    long = np.flatnonzero(table["length"] > limit)
+    examples = [Example(int(table["place"][i]), float(table["length"][i]), "") for i in long]
+    if examples:
+        message = f"{found.counted(len(examples))} are longer than {limit:,.0f} characters"
+        yield found.tell("TPD111", INFO, message, examples, metric="characters", length_times=t.length_times)
+
+
+@check("TPD116", "rare-script", INFO, *TEXTUAL, fix="Look at them: they may be in another language than the data.")
+def rare_script(found: Found, t: DataThresholds) -> Iterator[Sighting]:
+    """A record is written in a script that few others have.
+
+    Why it matters
+    Records in another language come from filters that failed; the model learns to change the language.
+
+    False positives
+    Data about languages, hence INFO.
+    """
+    table = found.table("samples")
+    if not table or len(table["place"]) < t.script_records:
+        raise CannotTell("too few records")
+    names, inverse, counts = np.unique(table["script"], return_inverse=True, return_counts=True)
+    rare = (counts < t.script_rare * len(inverse)) & (names != "none")
+    examples = [
+        Example(int(table["place"][i]), math.nan, str(names[inverse[i]])) for i in np.flatnonzero(rare[inverse])
+    ]
+    if examples:
+        message = f"{found.counted(len(examples))} are in {', '.join(names[rare])}, as few are"
+        yield found.tell("TPD116", INFO, message, examples, script_rare=t.script_rare)
+
+
+@check(
+    "TPD118",
+    "over-context",
+    FAIL,
+    *TEXTUAL,
+    fix="Split or shorten the records, or raise the length if the model allows it.",
+)
+def over_context(found: Found, t: DataThresholds) -> Iterator[Sighting]:
+    """A record has more tokens than --max-length, as the tokenizer of --tokenizer counts them (without the template's own tokens).
+
+    Why it matters
+    What is over the limit is cut off or dropped without a word.
+
+    False positives
+    Trainers that pack texts lose nothing.
+    """
+    tokens, place, most = _tokens(found)
+    over = np.flatnonzero(tokens > most)
+    examples = [Example(int(place[i]), float(tokens[i]), "") for i in over]
+    if examples:
+        share = found.share(len(examples))
+        severity = FAIL if share > t.over_fail else WARN if share > t.over_warn else INFO
+        message = f"{found.counted(len(examples))} have more than {most:,} tokens"
+        yield found.tell(
+            "TPD118", severity, message, examples, metric="tokens", over_warn=t.over_warn, over_fail=t.over_fail
+        )
+
+
+@check(
+    "TPD136", "answer-cut-off", FAIL, *DIALOGUE, fix="Shorten the prompts, cut from the left, or leave the records out."
+)
+def answer_cut_off(found: Found, t: DataThresholds) -> Iterator[Sighting]:
+    """The prompt alone fills --max-length: the cut takes the whole answer.
+
+    Why it matters
+    With the prompt masked no label is left: the loss of the record is 0 or NaN, and a batch of such records breaks a run.
+
+    False positives
+    Trainers that cut from the left.
+    """
+    _, place, most = _tokens(found)
+    table = found.table("samples")
+    lost = np.flatnonzero((table["before"] >= most) & (table["answer"] > 0))
+    examples = [Example(int(place[i]), float(table["before"][i]), "") for i in lost]
+    if examples:
+        message = f"{found.counted(len(examples))} lose their whole answer to a limit of {most:,} tokens"
+        yield found.tell("TPD136", FAIL, message, examples, metric="prompt tokens")
+
+
+def _tokens(found: Found) -> tuple[NDArray[Any], Places, int]:
+    table = found.table("samples")
+    if found.options.max_length is None or found.options.tokenizer is None:
+        raise CannotTell("give --max-length and --tokenizer")
+    if not table:
+        raise CannotTell("no records with text")
+    return table["tokens"], table["place"], found.options.max_length

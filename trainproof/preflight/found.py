@@ -1,0 +1,205 @@
+"""What was found in data, as a partial result that merges: counts, places, and a few numbers a record, never the records.
+
+Partials are merged in any order with the same result: everything that is said is said of places in their order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainproof.rules.registry import Sighting
+from trainproof.verdict import Evidence, Severity, number
+
+#: a place is one integer: the number of the file, and in the low bits the row from 1
+ROW_BITS = 40
+#: places that are kept with an excerpt for each check, and that a finding cites
+MOST_EXAMPLES = 8
+MOST_EXCERPT = 100
+
+Places = NDArray[np.int64]
+T = TypeVar("T")
+
+
+class DataFile(NamedTuple):
+    """A file of the data, as it is named in reports; `held_out` is of the evaluation side."""
+
+    path: str
+    held_out: bool = False
+
+
+class Example(NamedTuple):
+    """A place with what is there."""
+
+    place: int
+    value: float
+    excerpt: str
+
+
+def place_of(file: int, row: int) -> int:
+    return file << ROW_BITS | row
+
+
+class Partial:
+    """What one worker found. `tables` are named tables of equally long columns, one row a record (or fewer)."""
+
+    def __init__(self, keep: int = MOST_EXAMPLES) -> None:
+        self.keep = keep
+        self.rows = 0
+        self.places: dict[str, list[int]] = {}
+        self.examples: dict[str, list[Example]] = {}
+        self.counters: dict[str, Counter[str]] = {}
+        self.tables: dict[str, dict[str, list[NDArray[Any]]]] = {}
+
+    def hit(self, code: str, place: int, excerpt: str = "", value: float = math.nan) -> None:
+        """The check `code` found something at a place; once a place and check."""
+        places = self.places.setdefault(code, [])
+        if places and places[-1] == place:
+            return
+        places.append(place)
+        examples = self.examples.setdefault(code, [])
+        if len(examples) < self.keep:
+            examples.append(Example(place, value, excerpt[:MOST_EXCERPT]))
+
+    def count(self, counter: str, label: str, times: int = 1) -> None:
+        self.counters.setdefault(counter, Counter())[label] += times
+
+    def add_table(self, name: str, **columns: NDArray[Any]) -> None:
+        """Rows of a table; columns have equal lengths."""
+        table = self.tables.setdefault(name, {})
+        for column, values in columns.items():
+            table.setdefault(column, []).append(values)
+
+
+def merged(partials: Iterable[Partial], keep: int = MOST_EXAMPLES) -> Partial:
+    """All partials as one."""
+    whole = Partial(keep)
+    for part in partials:
+        whole.rows += part.rows
+        for code, places in part.places.items():
+            whole.places.setdefault(code, []).extend(places)
+        for code, examples in part.examples.items():
+            best = sorted([*whole.examples.get(code, ()), *examples], key=lambda example: example.place)
+            whole.examples[code] = best[: whole.keep]
+        for counter, counts in part.counters.items():
+            whole.counters.setdefault(counter, Counter()).update(counts)
+        for name, columns in part.tables.items():
+            for column, pieces in columns.items():
+                whole.tables.setdefault(name, {}).setdefault(column, []).extend(pieces)
+    return whole
+
+
+class Options(NamedTuple):
+    """What the user said of the data and of the trainer; None where nothing was said."""
+
+    max_length: int | None = None
+    tokenizer: str | None = None
+    trainer: str | None = None
+    sample_rate: int | None = None
+    near: bool = True
+    keep: int = MOST_EXAMPLES
+
+
+class Found:
+    """Everything that was found, in the order of places; what checks look at."""
+
+    def __init__(self, kind: str, files: Sequence[DataFile], whole: Partial, options: Options = Options()) -> None:  # noqa: B008  immutable
+        self.kind = kind
+        self.files = files
+        self.rows = whole.rows
+        self.options = options
+        self.counters = whole.counters
+        self._places = {code: np.sort(np.array(places, np.int64)) for code, places in whole.places.items()}
+        self._examples = whole.examples
+        self._tables = {name: _in_order(columns) for name, columns in whole.tables.items()}
+        self._memo: dict[str, Any] = {}
+        self.rejected: dict[str, dict[int, str]] = {}  # code -> place -> why, of what was told
+
+    def places(self, code: str) -> Places:
+        """Where a collector found what `code` is about."""
+        return self._places.get(code, np.zeros(0, np.int64))
+
+    def examples(self, code: str) -> list[Example]:
+        """The first places of `code`, with what is there."""
+        return self._examples.get(code, [])
+
+    def memo(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` gives, made once: several checks look at it."""
+        if name not in self._memo:
+            self._memo[name] = make()
+        made: T = self._memo[name]
+        return made
+
+    def table(self, name: str) -> dict[str, NDArray[Any]]:
+        """The columns of a table in the order of their column `place`; empty when nothing was collected."""
+        return self._tables.get(name, {})
+
+    def share(self, count: int) -> float:
+        return count / self.rows if self.rows else 0.0
+
+    def held_out(self, places: Places) -> NDArray[np.bool_]:
+        """Which places are of the evaluation side."""
+        sides = np.array([file.held_out for file in self.files], bool)
+        return np.asarray(sides[places >> ROW_BITS], bool) if len(places) else np.zeros(0, bool)
+
+    def where(self, place: int) -> tuple[str, int]:
+        """File and row of a place."""
+        return self.files[place >> ROW_BITS].path, place & ((1 << ROW_BITS) - 1)
+
+    def named(self, place: int) -> str:
+        path, row = self.where(place)
+        return f"{path}:{row}" if row else path
+
+    def told(
+        self, code: str, severity: Severity, says: str, *, metric: str = "value", **limits: float
+    ) -> Iterator[Sighting]:
+        """A sighting of all places of `code`, if there are any. says: after the count, such as "rows are no JSON"."""
+        places = self.places(code)
+        if not len(places):
+            return
+        examples = self._examples[code]
+        self.reject(code, {int(place): "" for place in places} | {e.place: e.excerpt for e in examples})
+        points = [self._evidence(e, metric) for e in examples[:MOST_EXAMPLES]]
+        yield seen(severity, f"{self.counted(len(places))} {says}", points, **limits)
+
+    def tell(
+        self,
+        code: str,
+        severity: Severity,
+        message: str,
+        examples: Sequence[Example],
+        *,
+        metric: str = "value",
+        **limits: float,
+    ) -> Sighting:
+        """A sighting of places that a check worked out itself; `examples` are all of them."""
+        self.reject(code, {e.place: e.excerpt for e in examples})
+        points = [self._evidence(e, metric) for e in sorted(examples)[:MOST_EXAMPLES]]
+        return seen(severity, message, points, **limits)
+
+    def counted(self, count: int) -> str:
+        """ "12 of 200 records (6 %)" """
+        return f"{count:,} of {self.rows:,} records ({100 * self.share(count):.3g} %)"
+
+    def reject(self, code: str, reasons: dict[int, str]) -> None:
+        self.rejected.setdefault(code, {}).update(reasons)
+
+    def _evidence(self, example: Example, metric: str) -> Evidence:
+        path, row = self.where(example.place)
+        return Evidence(metric, row, number(example.value), row, path, example.excerpt)
+
+
+def seen(severity: Severity, message: str, points: Sequence[Evidence], **limits: float) -> Sighting:
+    rows = [point.line for point in points] or [0]
+    return Sighting(severity, message, tuple(points), dict(limits), min(rows), max(rows), rows[0])
+
+
+def _in_order(columns: dict[str, list[NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    whole = {name: np.concatenate(pieces) for name, pieces in columns.items()}
+    order = np.argsort(whole["place"], kind="stable")
+    return {name: column[order] for name, column in whole.items()}

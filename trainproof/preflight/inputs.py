@@ -1,0 +1,104 @@
+"""What the user named, as data files; the kind of data by content; and the plan that every worker follows."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from trainproof.errors import InputError, UsageError
+from trainproof.preflight.found import DataFile, Options
+from trainproof.preflight.rows import PACKED_ENDINGS, RECORD_ENDINGS, Piece, format_of, pieces_of, rows_of
+from trainproof.preflight.turns import KINDS, layout_of
+
+#: what a file or folder of the evaluation side is called
+HELD_OUT = ("valid", "validation", "val", "dev", "test", "eval", "heldout")
+#: files of a dataset's folder that hold no records
+_BESIDE = ("dataset_info.json", "state.json", "dataset_dict.json", "dataset_infos.json", "config.json")
+#: records that are looked at to tell the kind
+PROBED = 64
+
+
+class Plan(NamedTuple):
+    """What there is to do: the same on every machine that is given the same arguments."""
+
+    kind: str
+    layout: str | None
+    files: tuple[DataFile, ...]
+    formats: tuple[str, ...]
+    pieces: tuple[Piece, ...]
+    options: Options
+    problems: tuple[tuple[int, str], ...] = ()
+
+
+def plan_of(paths: Sequence[str], held_out: Sequence[str], kind: str | None, options: Options) -> Plan:
+    """Raises InputError when nothing can be read, and UsageError for a kind that the data cannot be."""
+    files = [file for path in paths for file in files_of(path)] + [
+        DataFile(file.path, True) for path in held_out for file in files_of(path)
+    ]
+    if len({os.path.realpath(file.path) for file in files}) < len(files):
+        raise UsageError("a file of data is named twice; name each once, on one side")
+    formats: list[str] = []
+    problems: list[tuple[int, str]] = []
+    pieces: list[Piece] = []
+    for i, file in enumerate(files):
+        try:
+            formats.append(format_of(file.path))
+            pieces += pieces_of(i, file.path, formats[-1])
+        except InputError as error:
+            formats.append("")
+            problems.append((i, str(error)))
+    if not pieces:
+        raise InputError(problems[0][1] if problems else f"{paths[0]}: no data files")
+    found_kind, layout = _probe(files, formats, pieces)
+    return Plan(kind or found_kind, layout, tuple(files), tuple(formats), tuple(pieces), options, tuple(problems))
+
+
+def files_of(path: str) -> Iterator[DataFile]:
+    """The data files that a path names. Raises InputError when there are none."""
+    if glob.has_magic(path) and not os.path.lexists(path):
+        names = sorted(glob.glob(path, recursive=True))
+    elif Path(path).is_dir():
+        names = sorted(_below(path))
+    else:
+        names = [path]
+    if not names:
+        raise InputError(f"{path}: no data files; expected {', '.join(RECORD_ENDINGS)}, also packed")
+    for name in names:
+        yield DataFile(name, name != path and is_held_out(os.path.relpath(name, path) if Path(path).is_dir() else name))
+
+
+def _below(folder: str) -> Iterator[str]:
+    """Files of records below a folder; links to folders are not followed, so that no loop of them traps it."""
+    for root, below, names in os.walk(folder):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for name in names:
+            plain = name.lower()
+            for packed in PACKED_ENDINGS:
+                plain = plain.removesuffix(packed)
+            if plain.endswith(RECORD_ENDINGS) and plain not in _BESIDE and not name.startswith("."):
+                yield str(Path(root) / name)
+
+
+def is_held_out(path: str) -> bool:
+    """Whether a name says that it is of the evaluation side: a part of it is one of HELD_OUT."""
+    words = "".join(c if c.isalpha() else " " for c in path.lower()).split()
+    return any(word in HELD_OUT for word in words)
+
+
+def _probe(files: Sequence[DataFile], formats: Sequence[str], pieces: Sequence[Piece]) -> tuple[str, str | None]:
+    """(kind, layout) that most of the first records have."""
+    counts: dict[str, int] = {}
+    for piece in pieces[:4]:
+        try:
+            for _, record, _ in islice(rows_of(files[piece.file].path, formats[piece.file], piece), PROBED):
+                found = layout_of(frozenset(record)) if isinstance(record, dict) else None
+                layout = found[0] if found else "text" if isinstance(record, str) else ""
+                counts[layout] = counts.get(layout, 0) + 1
+        except InputError:
+            continue
+    layout = max(counts, key=counts.__getitem__, default="")
+    return KINDS.get(layout, "text"), layout or None

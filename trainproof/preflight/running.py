@@ -1,0 +1,81 @@
+"""Work through a plan: in this process, in several, or a share of it; a worker that dies costs one record, never the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+from trainproof.errors import InputError
+from trainproof.preflight.found import Partial, merged, place_of
+from trainproof.preflight.inputs import Plan
+from trainproof.preflight.rows import Piece, rows_of
+
+Seen = Callable[[], None]
+
+
+def partial_of(plan: Plan, piece: Piece) -> Partial:
+    """What is in one piece; a file that cannot be read to its end is told as such."""
+    from trainproof.preflight.textdata import TextCollector
+    from trainproof.preflight.tokens import counter_of
+
+    file = plan.files[piece.file].path
+    collector = TextCollector(plan.kind, plan.layout, plan.options, counter_of(plan.options.tokenizer))
+    try:
+        return collector.collect(piece.file, rows_of(file, plan.formats[piece.file], piece))
+    except InputError as error:
+        collector.out.hit("TPD001", place_of(piece.file, 0), str(error).removeprefix(f"{file}: "))
+        return collector.out
+
+
+def run_pieces(plan: Plan, pieces: Sequence[Piece], workers: int, seen: Seen = lambda: None) -> Iterator[Partial]:
+    """The partial of each piece, in their order."""
+    if workers < 2 or len(pieces) < 2:
+        for piece in pieces:
+            yield partial_of(plan, piece)
+            seen()
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    left = list(pieces)
+    while left:
+        with ProcessPoolExecutor(min(workers, len(left)), get_context("spawn")) as pool:
+            waiting = [pool.submit(partial_of, plan, piece) for piece in left]
+            with suppress(BrokenProcessPool):
+                for future in waiting:
+                    yield future.result()
+                    left.pop(0)
+                    seen()
+        if left:  # a worker died: the piece that is next is done with care
+            yield guarded(plan, left.pop(0))
+            seen()
+
+
+def guarded(plan: Plan, piece: Piece) -> Partial:
+    """The partial of a piece in a process of its own; if that dies, a finding."""
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    try:
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            return pool.submit(partial_of, plan, piece).result()
+    except BrokenProcessPool:
+        lost = Partial(plan.options.keep)
+        lost.hit("TPD009", place_of(piece.file, piece.first), "the process that read it died")
+        return lost
+
+
+def whole_of(plan: Plan, parts: Iterator[Partial] | Sequence[Partial]) -> Partial:
+    """All parts and the files that could not be opened, as one."""
+    unread = Partial(plan.options.keep)
+    for file, why in plan.problems:
+        unread.hit("TPD001", place_of(file, 0), why.removeprefix(f"{plan.files[file].path}: "))
+    return merged([unread, *parts], plan.options.keep)
+
+
+def usual_workers() -> int:
+    """As many processes as this one may use processors."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,237 @@
+"""Layouts of chat, preference and text records, as turns of (role, text); and what is wrong with the order of roles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+#: role names of the datasets in use -> ours
+ROLES = {
+    **dict.fromkeys(("user", "human", "prompter", "usr"), "user"),
+    **dict.fromkeys(("assistant", "gpt", "bot", "model", "chatgpt", "bard", "bing"), "assistant"),
+    **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("tool", "function", "observation", "ipython", "function_response", "tool_response"), "tool"),
+    **dict.fromkeys(("function_call", "tool_call"), "call"),
+}
+#: layout -> the fields that make it, in the order in which they are looked for; the last one of a pair is the answer
+LAYOUTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "preference": (("chosen", "rejected"),),
+    "messages": (("messages",),),
+    "sharegpt": (("conversations",), ("conversation",)),
+    "alpaca": (("instruction", "output"), ("instruction", "response")),
+    "prompt-completion": (
+        ("prompt", "completion"),
+        ("prompt", "response"),
+        ("prompt", "answer"),
+        ("question", "answer"),
+        ("query", "response"),
+        ("input", "output"),
+    ),
+    "text": (("text",), ("content",), ("sentence",)),
+}
+KINDS = {
+    "preference": "preference",
+    "messages": "chat",
+    "sharegpt": "chat",
+    "alpaca": "chat",
+    "prompt-completion": "chat",
+    "text": "text",
+}
+
+
+class Turn(NamedTuple):
+    role: str
+    text: str
+
+
+class Sample(NamedTuple):
+    """A record as turns; `problems` are (check, what is there). `other` is the rejected side of a preference pair."""
+
+    turns: list[Turn]
+    problems: list[tuple[str, str]]
+    other: list[Turn] | None = None
+
+
+@lru_cache(maxsize=1024)
+def layout_of(fields: frozenset[str]) -> tuple[str, tuple[str, ...]] | None:
+    """The layout that the fields of a record make, and which of them it reads; None for none."""
+    for layout, choices in LAYOUTS.items():
+        for names in choices:
+            if fields.issuperset(names):
+                return layout, names
+    return None
+
+
+def sample_of(record: Mapping[str, Any], layout: str, names: tuple[str, ...]) -> Sample:
+    """The record as turns."""
+    if layout in ("messages", "sharegpt"):
+        return _chat(record[names[0]], bool(record.get("tools")))
+    if layout == "preference":
+        return _pair(record)
+    if layout == "text":
+        problems: list[tuple[str, str]] = []
+        return Sample([Turn("text", _text(record[names[0]], names[0], problems))], problems)
+    return _answered(record, layout, names)
+
+
+def _text(value: Any, name: str, problems: list[tuple[str, str]]) -> str:
+    if isinstance(value, str):
+        return value
+    if value is not None:
+        problems.append(("TPD006", f"{name} is {_kind(value)}"))
+    return ""
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _answered(record: Mapping[str, Any], layout: str, names: tuple[str, ...]) -> Sample:
+    problems: list[tuple[str, str]] = []
+    if isinstance(record[names[0]], list):
+        asked = _chat(record[names[0]], False, answered=False)
+        answer = record[names[1]]
+        replied = _chat(answer, False, asked=False) if isinstance(answer, list) else None
+        turns = replied.turns if replied else [Turn("assistant", _text(answer, names[1], problems))]
+        return Sample([*asked.turns, *turns], [*asked.problems, *(replied.problems if replied else problems)])
+    prompt, answer = (_text(record[name], name, problems) for name in names)
+    extra = record.get("input") if layout == "alpaca" else None
+    if extra and isinstance(extra, str):
+        prompt = f"{prompt}\n{extra}"
+    turns = [Turn("user", prompt), Turn("assistant", answer)]
+    if isinstance(system := record.get("system"), str) and system:
+        turns.insert(0, Turn("system", system))
+    problems += [("TPD128", f"{names[i]} is empty") for i, turn in enumerate(turns[-2:]) if not turn.text.strip()]
+    return Sample(turns, problems)
+
+
+def _pair(record: Mapping[str, Any]) -> Sample:
+    sides: list[list[Turn]] = []
+    problems: list[tuple[str, str]] = []
+    for name in ("chosen", "rejected"):
+        value = record[name]
+        if isinstance(value, list):
+            side = _chat(value, False, asked="prompt" not in record)
+            problems += side.problems
+            sides.append(side.turns)
+        elif isinstance(value, dict) and isinstance(value.get("content"), str):
+            sides.append([Turn("assistant", value["content"])])
+        else:
+            sides.append([Turn("assistant", _text(value, name, problems))])
+        if not sides[-1] or not sides[-1][-1].text.strip():
+            problems.append(("TPD152", f"{name} is empty"))
+    prompt = record.get("prompt", record.get("question", record.get("instruction")))
+    asked = [Turn("user", prompt)] if isinstance(prompt, str) else []
+    if isinstance(prompt, list):
+        asked = _chat(prompt, False, answered=False).turns
+    return Sample([*asked, *sides[0]], problems, [*asked, *sides[1]])
+
+
+def _chat(messages: Any, tools: bool, *, answered: bool = True, asked: bool = True) -> Sample:
+    if not isinstance(messages, list):
+        return Sample([], [("TPD006", f"the messages are {_kind(messages)}")])
+    turns: list[Turn] = []
+    problems: list[tuple[str, str]] = []
+    for message in messages:
+        turn = _turn(message, problems)
+        if turn is not None:
+            turns.append(turn)
+    roles = tuple([turn.role for turn in turns])
+    problems += order_problems(roles, answered, asked)
+    if "tool" in roles or "call" in roles or tools:
+        problems += _tool_problems(messages)
+    return Sample(turns, problems)
+
+
+def _turn(message: Any, problems: list[tuple[str, str]]) -> Turn | None:
+    try:
+        role = message.get("role") or message.get("from")
+        content = message["content"] if "content" in message else message.get("value")
+        role = ROLES.get(role) or ROLES.get(role.strip().lower()) or role
+    except (AttributeError, TypeError):
+        problems.append(
+            ("TPD123", f"a turn is {_kind(message)}" if not isinstance(message, dict) else "a turn has no role")
+        )
+        return None
+    if isinstance(content, str):
+        text = content
+    elif isinstance(content, list):
+        text = "\n".join(str(part.get("text") or "...") if isinstance(part, dict) else str(part) for part in content)
+    elif content is None:
+        text = ""
+        if "content" not in message and "value" not in message and not _calls(message):
+            problems.append(("TPD123", f"a turn of {role} has no content"))
+            return None
+    else:
+        problems.append(("TPD006", f"the content is {_kind(content)}"))
+        return None
+    if not text.strip() and not (role == "tool" or _calls(message) or role == "system"):
+        problems.append(("TPD128", f"an empty turn of {role}"))
+    return Turn(role, text)
+
+
+def _calls(message: Mapping[str, Any]) -> bool:
+    return bool(message.get("tool_calls") or message.get("function_call") or message.get("reasoning_content"))
+
+
+@lru_cache(maxsize=65536)
+def order_problems(roles: tuple[str, ...], answered: bool = True, asked: bool = True) -> tuple[tuple[str, str], ...]:
+    """What is wrong with the order of the roles. answered: the last turn has to be the assistant's; asked: the first may not."""
+    if not roles:
+        return (("TPD120", "no turns"),)
+    return tuple(_order_problems(roles, answered, asked))
+
+
+def _order_problems(roles: tuple[str, ...], answered: bool, asked: bool) -> Iterator[tuple[str, str]]:
+    known = set(ROLES.values())
+    unknown = next((role for role in roles if role not in known), None)
+    shape = " ".join(roles[:8])
+    if unknown is not None:
+        yield "TPD122", f"role {unknown}"
+        return
+    spoken = [role for role in roles if role != "system"]
+    if answered and not {"assistant", "call"} & set(roles):
+        yield "TPD121", shape
+    elif answered and roles[-1] not in ("assistant", "call"):
+        yield "TPD125", shape
+    if "system" in roles[1:]:
+        yield "TPD127", shape
+    if asked and spoken and spoken[0] == "assistant":
+        yield "TPD126", shape
+    if any(a == b and a != "tool" for a, b in zip(roles, roles[1:], strict=False)):
+        yield "TPD124", shape
+
+
+def _tool_problems(messages: list[Any]) -> Iterator[tuple[str, str]]:
+    """Calls whose arguments are no JSON, and results of calls that nobody made."""
+    import json
+
+    made: set[str] = set()
+    named = called = False
+    for message in messages:
+        if not isinstance(message, dict):
+            continue
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else []:
+            called = True
+            function = call.get("function", call) if isinstance(call, dict) else {}
+            if isinstance(call, dict) and isinstance(call.get("id"), str):
+                made.add(call["id"])
+                named = True
+            arguments = function.get("arguments") if isinstance(function, dict) else None
+            if isinstance(arguments, str):
+                try:
+                    json.loads(arguments)
+                except (ValueError, RecursionError):
+                    yield "TPD134", f"arguments are no JSON: {arguments[:60]}"
+        role = message.get("role") or message.get("from")
+        ours = ROLES.get(role) if isinstance(role, str) else None
+        called = called or ours == "call" or _calls(message)
+        if ours == "tool":
+            if not called:
+                yield "TPD134", "a tool's result before any call"
+            answers = message.get("tool_call_id")
+            if named and isinstance(answers, str) and answers not in made:
+                yield "TPD134", f"a result of the call {answers[:40]}, which nobody made"

@@ -1,0 +1,87 @@
+"""What the verbs before training do: `trainproof data` and its like."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trainproof.command import Options, check_outputs, exit_code, give_report, rules_of, write_html
+from trainproof.errors import UsageError
+from trainproof.judge import Settings, check_selectors, report_of
+from trainproof.output import report_stem, tell, write_whole
+from trainproof.preflight import found as collected
+from trainproof.preflight.found import Found
+from trainproof.preflight.inputs import Plan, plan_of
+from trainproof.preflight.judging import judge_found
+from trainproof.preflight.running import run_pieces, usual_workers, whole_of
+from trainproof.verdict import RunReport, Verdict
+
+#: places that are kept with an excerpt when all have to be named
+ALL = 1 << 40
+
+
+class DataOptions(NamedTuple):
+    """The options of `trainproof data` beside the shared ones, as they were typed."""
+
+    paths: tuple[str, ...]
+    held_out: tuple[str, ...] = ()
+    kind: str | None = None
+    max_length: int | None = None
+    tokenizer: str | None = None
+    rejects: str | None = None
+    near: bool = True
+    workers: int | None = None
+
+
+def run_data(own: DataOptions, shared: Mapping[str, Any]) -> int:
+    """Judge data, print and write the reports; the exit code. Raises TrainproofError."""
+    options = Options(paths=(*own.paths, *own.held_out), **shared)
+    check_outputs(options)
+    settings = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
+    check_selectors(settings)
+    if (own.max_length is None) != (own.tokenizer is None):
+        raise UsageError("--max-length and --tokenizer: each needs the other")
+    plan = plan_of(own.paths, own.held_out, own.kind, _collecting(own))
+    parts = run_pieces(plan, plan.pieces, own.workers or usual_workers())
+    return give_data(
+        plan, Found(plan.kind, plan.files, whole_of(plan, parts), plan.options), own.rejects, settings, options
+    )
+
+
+def _collecting(own: DataOptions) -> collected.Options:
+    keep = ALL if own.rejects else collected.MOST_EXAMPLES
+    return collected.Options(own.max_length, own.tokenizer, near=own.near, keep=keep)
+
+
+def give_data(plan: Plan, found: Found, rejects: str | None, settings: Settings, options: Options) -> int:
+    """Judge what was found, print and write the reports; the exit code."""
+    formats = ", ".join(sorted({name for name in plan.formats if name}))
+    judged = judge_found(found, ", ".join(options.paths[:3]), f"{plan.kind} ({formats})", settings)
+    report = report_of([judged], "data")
+    if rejects:
+        count = _write_rejects(Path(rejects), found, judged)
+        tell(f"{rejects}: {count:,} records to leave out or repair")
+    give_report(report, options)
+    if not options.no_html:
+        write_html(report, options, f"data-{report_stem(options.paths)}")
+    return exit_code(report, judged.verdict is Verdict.SKIP, options)
+
+
+def _write_rejects(path: Path, found: Found, judged: RunReport) -> int:
+    """One JSON object a line for every record that a finding over INFO names: file, row, rule, name and reason."""
+    import msgspec
+
+    lines = io.StringIO()
+    rows = set()
+    for finding in judged.findings:
+        if finding.severity == "INFO":
+            continue
+        for place, reason in sorted(found.rejected.get(finding.rule, {}).items()):
+            file, row = found.where(place)
+            rows.add(place)
+            record = {"file": file, "row": row, "rule": finding.rule, "name": finding.name, "reason": reason}
+            lines.write(msgspec.json.encode(record).decode() + "\n")
+    write_whole(path, lines.getvalue())
+    return len(rows)
