@@ -167,6 +167,7 @@ def test_import_trainproof_loads_nothing() -> None:
 def test_a_verdict_on_a_log_loads_nothing_heavy(tmp_path: Path) -> None:
     code = judging(tmp_path / "log.jsonl")
     assert loaded(code, (*HEAVY, "jinja2", "zstandard", "importlib.metadata")) == []  # the last where no plug-in is
+    assert loaded(code, ("trainproof.rules.comparison", "trainproof.comparing.compare", "concurrent.futures")) == []
     assert loaded(code, ("numpy", "trainproof.rules.loss")) == ["numpy", "trainproof.rules.loss"]
 
 

@@ -128,6 +128,7 @@ def compare(
     facts: Mapping[str, FactValue] | None = None,
     select: Sequence[str] = ("ALL",),
     ignore: Sequence[str] = (),
+    profile: str | None = None,
     thresholds: Mapping[str, float] | None = None,
 ) -> Report:
     """Judge a run by itself and beside the runs that are trusted.
@@ -140,9 +141,9 @@ def compare(
     from trainproof.comparing.compare import compare_run
     from trainproof.comparing.load import Reading, as_loaded, load_baselines, load_run, table_baselines
     from trainproof.judge import Settings, report_of
-    from trainproof.thresholds import Thresholds
+    from trainproof.profiles import thresholds_for
 
-    settings = Settings(tuple(select), tuple(ignore), Thresholds().with_overrides(dict(thresholds or {})))
+    settings = Settings(tuple(select), tuple(ignore), thresholds_for(profile, thresholds))
     reading = Reading(format, mapping, settings)
     if isinstance(run, (str, Path)):
         own = load_run(str(run), reading, _facts(facts))

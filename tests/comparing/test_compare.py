@@ -264,7 +264,13 @@ def test_facts_are_those_of_the_run() -> None:
     with pytest.raises(UsageError, match="not a known fact"):
         trainproof.compare(base, base, facts={"colour": 1})
     with pytest.raises(UsageError, match="no rule matches"):
-        trainproof.compare(base, base, select=["TP99"])
+        trainproof.compare(base, base, select=["XX9"])
+    with pytest.raises(UsageError, match="unknown profile 'physics'"):
+        trainproof.compare(base, base, profile="physics")
+    assert (
+        trainproof.compare(base, base, profile="rl").runs[0].overrides
+        == trainproof.judge(base, profile="rl").runs[0].overrides
+    )
     with pytest.raises(UsageError, match="--align tokens"):
         trainproof.compare(base, base, align="tokens")
 
