@@ -387,3 +387,11 @@ def test_whatever_the_log_every_series_rises(main: list[Point], evals: list[tupl
 def test_extreme_steps(steps: list[int]) -> None:
     for run in split_runs(log_of(steps, np.arange(len(steps), dtype=float), epoch=[0.0] * len(steps))):
         assert sorted(run["loss"].step.tolist()) == run["loss"].step.tolist()
+
+
+def test_points_whose_lines_are_not_in_order_are_put_in_order_of_their_steps() -> None:
+    """As MLflow's are, numbered by time, where a time-stamp was damaged."""
+    steps, lines = [*range(1, 40), 38, 39, 38, 39, 40], [*range(3, 42), 1, 42, 2, 43, 44]
+    series = Series("loss", np.array(steps), np.linspace(3, 1, len(steps)), np.array(lines))
+    run = only(Frame({"loss": series}))
+    assert run["loss"].step.tolist() == list(range(1, 41))

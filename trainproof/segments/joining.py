@@ -50,7 +50,7 @@ def one_run(run: Frame, main_name: str, falls: list[Fall]) -> Frame:
     """One run over its resumes: where they overlap the later stretch wins, and the overlap is told."""
     main = run[main_name]
     falls = [fall._replace(at=int(np.searchsorted(main.line, fall.line))) for fall in falls]
-    resumes = [fall for fall in falls if fall.kind == "resume"]
+    resumes = [fall for fall in falls if fall.kind == "resume" and fall.at > 0]  # at 0 where a log's clock is damaged
     strays = [fall.at for fall in falls if fall.kind == "stray"]
     pieces = [main.take(slice(*bounds)) for bounds in _stretches(main, main, resumes)]
     overlaps = [overlap_of(a, b, len(main)) for a, b in zip(pieces, pieces[1:], strict=False)]
