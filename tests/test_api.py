@@ -82,8 +82,8 @@ def test_selection_and_thresholds() -> None:
     assert trainproof.judge(table, select=["TP2"], ignore=["TP201"]).runs[0].checked[0] == "TP202"
     report = trainproof.judge(table, thresholds={"loss.diverged_ratio": 9.0})
     assert report.runs[0].overrides == {"loss.diverged_ratio": 9.0}
-    with pytest.raises(UsageError, match="no rule matches 'TP99'"):
-        trainproof.judge(table, select=["TP99"])
+    with pytest.raises(UsageError, match="no rule matches 'XX9'"):
+        trainproof.judge(table, select=["XX9"])
     with pytest.raises(UsageError, match=r"unknown threshold 'loss.nothing'"):
         trainproof.judge(table, thresholds={"loss.nothing": 1.0})
 
