@@ -154,3 +154,15 @@ def test_a_second_run_in_the_same_folder_is_cut_by_time(tmp_path: Path) -> None:
     assert first["loss"].value.tolist() == list(range(9, 1, -1))
     assert second["loss"].value.tolist() == list(range(19, 11, -1))
     assert (first["eval/loss"].value.tolist(), second["eval/loss"].value.tolist()) == ([5.0], [6.0])
+
+
+def test_points_stay_in_their_order_where_the_clock_was_set_back(tmp_path: Path) -> None:
+    metrics = {
+        "loss": metric(*range(9, 1, -1)) + metric(*range(19, 11, -1), start=START - 100_000),
+        "lr": metric(*[0.1] * 8),
+    }
+    (log,) = read_logs([str(make_run(tmp_path / "run", metrics))])
+    first, second = log.frames
+    assert first["loss"].value.tolist() == list(range(9, 1, -1))
+    assert second["loss"].value.tolist() == list(range(19, 11, -1))
+    assert first["loss"].line[-1] < second["loss"].line[0]

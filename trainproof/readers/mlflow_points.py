@@ -38,8 +38,8 @@ def give_run(series: Mapping[str, Points], out: FrameBuilder) -> None:
 
 
 def _by_time(series: Mapping[str, Points]) -> dict[str, Points]:
-    """The same points, numbered from 1 in the order of time instead of by lines."""
-    times = np.concatenate([points.times for points in series.values()])
+    """The same points, numbered from 1 in the order of time instead of by lines; a clock that was set back stands still."""
+    times = np.concatenate([np.maximum.accumulate(points.times) for points in series.values()])
     numbers = np.empty(len(times), np.int64)
     numbers[np.argsort(times, kind="stable")] = np.arange(1, len(times) + 1)
     borders = np.cumsum([len(points.times) for points in series.values()])[:-1]
