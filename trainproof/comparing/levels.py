@@ -59,7 +59,7 @@ def noise_of(ratio: Floats, width: int, t: ComparisonThresholds, share: float = 
     tail = ratio[-max(t.noise_records, 2 * width, int(share * len(ratio))) :]
     end = tail[-max(t.noise_records, width, int(t.end_share * len(ratio))) :]
     r = stats.serial_correlation(tail)
-    deviation = stats.MAD_TO_SIGMA * float(np.median(np.abs(end - np.median(end))))
+    deviation = stats.MAD_TO_SIGMA * stats.median(np.abs(end - np.median(end)))
     sigma = max(deviation, stats.difference_noise(tail) / math.sqrt(1 - r))
     wider = math.sqrt((1 + r) / (1 - r))
     return stats.MEDIAN_SE * sigma * wider / math.sqrt(width), t.mad_efficiency * len(tail) / wider**2
@@ -68,7 +68,7 @@ def noise_of(ratio: Floats, width: int, t: ComparisonThresholds, share: float = 
 def level_gap(ratio: Floats, width: int, t: ComparisonThresholds, *, quantum: float = 0.0, share: float = 0.5) -> Gap:
     """The median of the last `width` log ratios with its noise. quantum: what rounding in print may have moved it by."""
     se, df = noise_of(ratio, width, t, share)
-    return Gap(float(np.median(ratio[-width:])), math.hypot(se, quantum / t.noise_se), df)
+    return Gap(stats.median(ratio[-width:]), math.hypot(se, quantum / t.noise_se), df)
 
 
 def print_steps(pairs: Pairs) -> float:
@@ -77,7 +77,7 @@ def print_steps(pairs: Pairs) -> float:
     if pairs.scale is not None:
         return steps
     for value in (pairs.run, pairs.base):
-        level = float(np.median(np.abs(stats.thinned(value))))
+        level = stats.median(np.abs(stats.thinned(value)))
         steps += stats.print_quantum(value) / (2 * level) if level > 0 else 0.0
     return steps
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from trainproof import stats
 from trainproof.comparing.compare import Baseline, baseline_of, stored_baseline
 from trainproof.comparing.reference import LogReference
 from trainproof.comparing.store import is_stored, load
@@ -179,9 +180,8 @@ def best_of(folder: str, run: str, reading: Reading) -> Baseline:
 
 def _end(one: Baseline, metric: str) -> float | None:
     """The level at which a metric ended."""
-    import numpy as np
 
     if not isinstance(one.reference, LogReference) or metric not in one.reference.frame:
         return None
     value = one.reference.frame[metric].finite.value
-    return float(np.median(value[-max(BEST_RECORDS, int(BEST_SHARE * len(value))) :])) if len(value) else None
+    return stats.median(value[-max(BEST_RECORDS, int(BEST_SHARE * len(value))) :]) if len(value) else None

@@ -120,7 +120,7 @@ def _averaged(run: Curve, base: Curve, mine: Index, theirs: Index) -> bool:
 
 
 def _spacing(x: Floats) -> float:
-    return float(np.median(np.diff(stats.thinned(x)))) * len(stats.thinned(x)) / len(x) if len(x) > 1 else math.inf
+    return stats.median(np.diff(stats.thinned(x))) * len(stats.thinned(x)) / len(x) if len(x) > 1 else math.inf
 
 
 def _noise(value: Floats) -> float:
@@ -161,7 +161,7 @@ def _medians(value: Floats, lo: Ints, hi: Ints) -> Floats:
 
 
 def _median(part: Floats) -> float:
-    return float(np.median(part)) if len(part) else math.nan
+    return stats.median(part) if len(part) else math.nan
 
 
 def _means(value: Floats, lo: Ints, hi: Ints) -> Floats:

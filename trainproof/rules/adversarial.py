@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from trainproof import stats
 from trainproof.frame import Frame, Series
 from trainproof.rules.registry import FAIL, WARN, Sighting, evidence, rule, sighting
 from trainproof.rules.states import finite, lasting
@@ -63,7 +64,7 @@ def adversarial_imbalance(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
 def _out_of_play(series: Series, t: PreferenceThresholds) -> int | None:
     """Since when, to the end, nine of ten records of a window are near 0 or one value to 4 digits."""
     x, window = series.value, t.adversarial_min_records
-    middle = float(np.median(x[-window:]))
+    middle = stats.median(x[-window:])
     still = (np.abs(x) < t.adversarial_zero) | (
         np.abs(x - middle) <= 10.0 ** (1 - t.adversarial_digits) / 2 * abs(middle)
     )

@@ -187,7 +187,7 @@ def logit_or_norm_growth(frame: Frame, t: ArchitectureThresholds) -> Iterator[Si
 def _collapsed(series: Series, t: ArchitectureThresholds) -> Iterator[Sighting]:
     if len(series) < t.growth_min_records:
         return
-    start = float(np.median(series.value[: t.growth_hold]))
+    start = stats.median(series.value[: t.growth_hold])
     state = lasting(series.memo(stats.median5) < t.attention_share * start, t.growth_hold)
     if state:
         yield sighting(
@@ -228,5 +228,5 @@ def _grown(series: Series, severity: Severity, t: ArchitectureThresholds) -> Ite
 
 def _doubling(x: stats.Floats, t: ArchitectureThresholds) -> bool:
     tenth = max(1, len(x) // 10)
-    first, last = float(np.median(x[:tenth])), float(np.median(x[-tenth:]))
+    first, last = stats.median(x[:tenth]), stats.median(x[-tenth:])
     return last >= t.growth_times * first > 0 and stats.mann_kendall(stats.block_medians(x)) > t.growth_z

@@ -25,7 +25,7 @@ def _level(pairs: Pairs, baseline: int, window: int, t: ComparisonThresholds) ->
     """The run against a baseline over the last `window` pairs."""
     part = pairs.last(window)
     found = level_gap(pairs.ratio, len(part), t, quantum=print_steps(part))
-    return Against(baseline, part, float(np.median(part.run)), float(np.median(part.base)), found, pairs.scale is None)
+    return Against(baseline, part, stats.median(part.run), stats.median(part.base), found, pairs.scale is None)
 
 
 def _stretch(n: int, t: ComparisonThresholds) -> int:
@@ -147,9 +147,7 @@ def integer_loss_ratio(seen: Comparison, t: ComparisonThresholds) -> Seen:
         return
     against, times, factor = found[0]
     pairs = against.pairs
-    norm = [
-        float(np.median(p.run / p.base)) for _, p in seen.usable("grad_norm", t.integer_records) if (p.base > 0).all()
-    ]
+    norm = [stats.median(p.run / p.base) for _, p in seen.usable("grad_norm", t.integer_records) if (p.base > 0).all()]
     beside = f" The gradient norm is {norm[0]:.3g} times the baseline's." if norm else ""
     yield Sighting(
         FAIL,
@@ -167,12 +165,12 @@ def _integer(pairs: Pairs, baseline: int, t: ComparisonThresholds) -> tuple[Agai
     """The ratio as a whole number or one over it, if it is one."""
     if pairs.scale is not None:
         return None
-    level = float(np.median(pairs.ratio))
+    level = stats.median(pairs.ratio)
     factor = math.exp(abs(level))
     whole = round(factor)
     if not 2 <= whole <= t.integer_most or abs(factor - whole) > min(t.integer_near * whole, t.integer_off):
         return None
-    if stats.MAD_TO_SIGMA * float(np.median(np.abs(pairs.ratio - level))) >= t.integer_spread:
+    if stats.MAD_TO_SIGMA * stats.median(np.abs(pairs.ratio - level)) >= t.integer_spread:
         return None
     middle = math.exp(level)
     against = Against(baseline, pairs, middle, 1.0, Gap(level, 0.0, len(pairs)))
@@ -212,10 +210,10 @@ def improvement_lost(seen: Comparison, t: ComparisonThresholds) -> Seen:
     def look(i: int, pairs: Pairs) -> Against:
         scale, ratio, width = pairs.scale, pairs.ratio, _stretch(len(pairs), t)
         se, df = noise_of(ratio, width, t, share=1.0)
-        change = [(float(np.median(x[:width])), float(np.median(x[-width:]))) for x in (pairs.run, pairs.base)]
+        change = [(stats.median(x[:width]), stats.median(x[-width:])) for x in (pairs.run, pairs.base)]
         before, after = change[1]
         gains.append(max(0.0, math.log(before) - math.log(after) if scale is None else (before - after) / scale))
-        found = Gap(float(np.median(ratio[-width:]) - np.median(ratio[:width])), math.sqrt(2) * se, df)
+        found = Gap(float(stats.median(ratio[-width:]) - stats.median(ratio[:width])), math.sqrt(2) * se, df)
         return Against(i, pairs, change[0][1] - change[0][0], change[1][1] - change[1][0], found, scale is None)
 
     each = against_all(seen, seen.loss, 2 * t.level_records, look)

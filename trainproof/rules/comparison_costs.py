@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 
+from trainproof import stats
 from trainproof.comparing.comparison import Comparison
 from trainproof.comparing.levels import Gap, level_gap
 from trainproof.comparing.matching import Pairs
@@ -150,8 +151,8 @@ def grad_norm_level(seen: Comparison, t: ComparisonThresholds) -> Seen:
         return Against(
             i,
             part,
-            float(np.median(part.run)),
-            float(np.median(part.base)),
+            stats.median(part.run),
+            stats.median(part.base),
             level_gap(pairs.ratio, len(part), t),
         )
 
@@ -204,8 +205,8 @@ def slower_than_baseline(seen: Comparison, t: ComparisonThresholds) -> Seen:
         return Against(
             i,
             part,
-            float(np.median(part.run)),
-            float(np.median(part.base)),
+            stats.median(part.run),
+            stats.median(part.base),
             level_gap(sign * part.ratio, len(part), t),
         )
 

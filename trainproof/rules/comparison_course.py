@@ -196,7 +196,7 @@ def first_divergence(seen: Comparison, t: ComparisonThresholds) -> Seen:
     index = apart[latest] or 0
     equal = int(np.argmax(pairs.run != pairs.base))
     until = f" The records were equal up to step {pairs.step[equal - 1]}." if equal > 1 else ""
-    side = "above" if np.median(pairs.run[index:]) > np.median(pairs.base[index:]) else "below"
+    side = "above" if stats.median(pairs.run[index:]) > stats.median(pairs.base[index:]) else "below"
     yield Sighting(
         INFO,
         f"since step {pairs.step[index]} {seen.loss} has stood {side} the baseline{'s' if len(usable) > 1 else ''} by more than noise.{until}",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-import numpy as np
-
+from trainproof import stats
 from trainproof.comparing.comparison import Comparison
 from trainproof.comparing.levels import level_gap
 from trainproof.comparing.matching import Pairs
@@ -76,7 +75,7 @@ def _one(seen: Comparison, metric: str, higher: bool, t: ComparisonThresholds) -
         ratio = pairs.ratio * (-1 if higher else 1)
         part = pairs.last(max(t.eval_records, int(t.eval_share * len(pairs))))
         found = level_gap(ratio, len(part), t, share=1.0)
-        return Against(i, part, float(np.median(part.run)), float(np.median(part.base)), found, pairs.scale is None)
+        return Against(i, part, stats.median(part.run), stats.median(part.base), found, pairs.scale is None)
 
     each = against_all(seen, metric, 1, look)
     if all(math.isnan(one.gap.se) for one in each) and len(each) < t.eval_seeds:

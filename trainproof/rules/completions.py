@@ -58,7 +58,7 @@ def alignment_not_learned(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
         tenth = max(1, len(error) // 10)
         yield sighting(
             WARN,
-            f"{name} went from {np.median(series.value[:tenth]):.4g} to {np.median(series.value[-tenth:]):.4g} (medians of the first and last "
+            f"{name} went from {stats.median(series.value[:tenth]):.4g} to {stats.median(series.value[-tenth:]):.4g} (medians of the first and last "
             "tenth), while the loss fell: the attention has not locked on.",
             series,
             first=0,
@@ -70,13 +70,13 @@ def alignment_not_learned(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
 
 def _unaligned(error: stats.Floats, t: PreferenceThresholds) -> bool:
     tenth = len(error) // 10
-    first, last = float(np.median(error[:tenth])), float(np.median(error[-tenth:]))
+    first, last = stats.median(error[:tenth]), stats.median(error[-tenth:])
     return last > (1 - t.alignment_share) * first > 0 and stats.mann_kendall(stats.block_medians(error)) > t.alignment_z
 
 
 def _fell(x: stats.Floats, t: PreferenceThresholds) -> bool:
     tenth = max(1, len(x) // 10)
-    first, last = float(np.median(x[:tenth])), float(np.median(x[-tenth:]))
+    first, last = stats.median(x[:tenth]), stats.median(x[-tenth:])
     return first - last > t.alignment_loss * abs(first)
 
 
@@ -117,7 +117,7 @@ def truncated_completions(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
     flagged = int(at[(dead or state).told])
     yield sighting(
         FAIL if dead else WARN,
-        f"{np.median(share.value[flagged:]):.0%} of the completions are cut off at the length limit since step {share.step[flagged]}"
+        f"{stats.median(share.value[flagged:]):.0%} of the completions are cut off at the length limit since step {share.step[flagged]}"
         f"{', and no reward is given' if dead else ''}.",
         share,
         first=int(at[state.since]) - t.truncated_records + 1,
@@ -175,7 +175,7 @@ def length_without_reward(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
         tenth = len(length) // 10
         yield sighting(
             WARN,
-            f"completions grew from {np.median(length.value[:tenth]):.4g} to {np.median(length.value[-tenth:]):.4g} (medians of the first and "
+            f"completions grew from {stats.median(length.value[:tenth]):.4g} to {stats.median(length.value[-tenth:]):.4g} (medians of the first and "
             "last tenth), and the reward did not rise.",
             length,
             first=0,
@@ -188,7 +188,7 @@ def length_without_reward(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
 
 def _grows(x: stats.Floats, t: PreferenceThresholds) -> bool:
     tenth = len(x) // 10
-    first, last = float(np.median(x[:tenth])), float(np.median(x[-tenth:]))
+    first, last = stats.median(x[:tenth]), stats.median(x[-tenth:])
     return last >= t.length_times * first > 0 and stats.mann_kendall(stats.block_medians(x)) > t.length_z
 
 

@@ -54,14 +54,12 @@ def component_domination(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     if state is None:
         return
     tenth = len(first) // 10
-    grew = float(np.median(share[:tenth])) < t.component_before and table[top, -1] > float(
-        np.median(table[top, :tenth])
-    )
+    grew = stats.median(share[:tenth]) < t.component_before and table[top, -1] > float(stats.median(table[top, :tenth]))
     severity: Severity = WARN if grew else INFO
     yield sighting(
         severity,
         f"{names[top]} makes up {share[-1]:.1%} of the parts of the loss since step {first.step[state.since]}"
-        f"{f'; it was {np.median(share[:tenth]):.0%} at the start' if grew else ''}.",
+        f"{f'; it was {stats.median(share[:tenth]):.0%} at the start' if grew else ''}.",
         frame[names[top]],
         first=state.since,
         last=len(first) - 1,

@@ -24,7 +24,7 @@ class Period(NamedTuple):
 def period(window: Floats, t: DataOrderThresholds) -> Period | None:
     """The shortest period of the window that passes the test, or None."""
     n = len(window)
-    level = float(np.median(window))
+    level = stats.median(window)
     x = flattened(window)
     r = _autocorrelation(x, n // t.period_repeats * 2)
     lags = np.arange(len(r))
@@ -37,7 +37,7 @@ def period(window: Floats, t: DataOrderThresholds) -> Period | None:
         if _explained(window, lag) >= t.period_explained and r[2 * lag] >= max(
             t.period_r_twice, t.period_se_twice / math.sqrt(n - 2 * lag)
         ):
-            folded = np.array([float(np.median(x[phase::lag])) for phase in range(lag)])
+            folded = np.array([stats.median(x[phase::lag]) for phase in range(lag)])
             amplitude = float(folded.max() - folded.min()) / abs(level) if level else math.inf
             if amplitude >= t.period_amplitude:
                 return Period(lag, float(r[lag]), amplitude)

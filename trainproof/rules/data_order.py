@@ -62,7 +62,7 @@ def periodic_loss(frame: Frame, t: DataOrderThresholds) -> Iterator[Sighting]:
     severity: Severity = WARN if last.amplitude >= limit else INFO
     least = limit if severity is WARN else t.period_amplitude
     flagged = holds_since(counts, lambda n: _amplitude(loss.value[max(0, n - t.period_window) : n], t) >= least)
-    distance = int(np.median(np.diff(loss.step[-t.period_window :])))
+    distance = int(stats.median(np.diff(loss.step[-t.period_window :])))
     yield sighting(
         severity,
         f"the loss repeats every {last.lag} records ({last.lag * distance} steps{', an epoch' if is_epoch else ''}): autocorrelation "
@@ -81,7 +81,7 @@ def _epoch_length(frame: Frame, loss: Series) -> float:
         edges = epoch_edges(frame, loss)
     except CannotTell:
         return 0.0
-    return float(np.median(np.diff(edges[:-1]))) if len(edges) > 2 else 0.0
+    return stats.median(np.diff(edges[:-1])) if len(edges) > 2 else 0.0
 
 
 def _amplitude(window: Floats, t: DataOrderThresholds) -> float:

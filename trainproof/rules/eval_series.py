@@ -100,7 +100,7 @@ def noise_so_far(y: Floats) -> Floats:
         bend = np.abs(y[1:-1] - (y[:-2] / 2 + y[2:] / 2))
     counts = stats.renewals(len(y), 4).tolist()
     for count, following in zip(counts, [*counts[1:], len(y) + 1], strict=False):
-        s = stats.MAD_TO_SIGMA * float(np.median(stats.thinned(bend[: count - 2]))) / math.sqrt(1.5)
+        s = stats.MAD_TO_SIGMA * stats.median(stats.thinned(bend[: count - 2])) / math.sqrt(1.5)
         out[count - 1 : following - 1] = max(s, 1e-9 * abs(float(y[count - 1])), 1e-12)
     return out
 

@@ -129,8 +129,8 @@ def _left_best(value: Floats, ratio: float) -> bool:
 
 def _start(value: Floats) -> Floats:
     """The median of the first 3 values, as far as they have come, shape (n,)."""
-    out = np.full(len(value), float(np.median(value[:3])))
-    out[:2] = [float(np.median(value[: k + 1])) for k in range(min(2, len(value)))]
+    out = np.full(len(value), stats.median(value[:3]))
+    out[:2] = [stats.median(value[: k + 1]) for k in range(min(2, len(value)))]
     return out
 
 

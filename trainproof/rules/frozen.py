@@ -141,7 +141,7 @@ def _loss_fall(frame: Frame, since_step: int) -> float | None:
     for evals in (s.finite for s in losses_or_none(frame)):
         late = evals.value[evals.step >= since_step]
         if len(late) > 1 and late[0] != 0 and (late != late[0]).any():
-            return float((late[0] - np.median(late[-3:])) / abs(late[0]))
+            return float((late[0] - stats.median(late[-3:])) / abs(late[0]))
     return None
 
 

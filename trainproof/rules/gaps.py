@@ -38,11 +38,11 @@ def gaps(frame: Frame, t: PipelineThresholds) -> Gaps:
 
 def _gaps(main: Series, clock: Series | None, t: PipelineThresholds) -> Gaps:
     steps = np.diff(main.step)
-    usual = max(int(np.median(stats.thinned(steps))), 1)
+    usual = max(int(stats.median(stats.thinned(steps))), 1)
     seconds = _elapsed(clock, main)
     sample = stats.thinned(seconds)
     known = sample[np.isfinite(sample)]
-    pace = float(np.median(known)) if len(known) else float("nan")
+    pace = stats.median(known) if len(known) else float("nan")
     stalled = steps >= t.gap_steps * usual
     if pace > 0:
         stalled |= seconds >= t.gap_seconds * pace
@@ -161,7 +161,7 @@ def spike_after_gap(frame: Frame, t: PipelineThresholds) -> Iterator[Sighting]:
         after = int(np.searchsorted(loss.step, found.main.step[gap], side="right"))
         if after < t.after_level or after + t.after_records >= len(loss):
             continue
-        level = float(np.median(loss.value[after - t.after_level : after]))
+        level = stats.median(loss.value[after - t.after_level : after])
         top = after + int(np.argmax(loss.value[after : after + t.after_records]))
         back = loss.value[top + 1 : after + t.after_back]
         if level > 0 and loss.value[top] >= t.after_times * level and bool((back <= t.after_back_times * level).any()):

@@ -93,7 +93,7 @@ def _above(grads: Series, x: stats.Floats, ratio: float, t: GradientThresholds) 
         above = (x >= ratio * base) & (base > 0)
     above[: t.explosion_grace] = False
     hits = np.flatnonzero(above)
-    start = float(np.median(grads.value[: t.explosion_grace])) if len(hits) else 0.0
+    start = stats.median(grads.value[: t.explosion_grace]) if len(hits) else 0.0
     return hits[x[hits] >= t.explosion_start * start]
 
 
@@ -128,7 +128,7 @@ def _exploded(frame: Frame, grads: Series, hits: stats.Ints, factor: float, t: G
 def _came_back(grads: Series, flagged: int, t: GradientThresholds) -> bool:
     """Whether the norm ended near the level that it had before it rose."""
     level = float(grads.memo(stats.baseline).median[flagged])
-    end = float(np.median(grads.value[-t.explosion_end :]))
+    end = stats.median(grads.value[-t.explosion_end :])
     return flagged < len(grads) - t.explosion_end and end <= t.explosion_back * level
 
 
@@ -332,7 +332,7 @@ def clipping_always(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
     yield sighting(
         INFO,
         f"the gradient norm is above the clipping norm {limit:g} in {share[-1]:.0%} of the records; its median is "
-        f"{np.median(grads.value) / limit:.3g} x that.",
+        f"{stats.median(grads.value) / limit:.3g} x that.",
         grads,
         first=0,
         last=len(grads) - 1,

@@ -208,7 +208,7 @@ def _seam(frame: Frame, repair: Repair, t: LogQualityThresholds) -> str | None:
         return None
     base = stats.baseline(loss.value[max(0, at - stats.BASELINE_WINDOW) : end + 1])
     before, scale = float(base.median[-1]), float(base.scale[-1])
-    after = float(np.median(loss.value[at : end + 1]))
+    after = stats.median(loss.value[at : end + 1])
     return f"the loss went from {before:.4g} to {after:.4g}" if after - before > t.overlap_scales * scale else None
 
 

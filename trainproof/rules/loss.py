@@ -194,7 +194,7 @@ def too_good_too_early(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     if len(loss) < t.early_min_records:
         return
     limit = t.early_loss_scratch if frame.objective == "lm" and frame.facts.get("pretrained") is False else t.early_loss
-    if float(np.median(loss.value[:3])) < t.early_first:
+    if stats.median(loss.value[:3]) < t.early_first:
         return
     early = loss.memo(stats.median5)[: _records_before_first_epoch(frame, loss, t)] < limit
     if not early.any():
@@ -202,7 +202,7 @@ def too_good_too_early(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     at = int(np.argmax(early))
     yield sighting(
         WARN,
-        f"the loss fell from {np.median(loss.value[:3]):.4g} to {np.median(loss.value[at - 4 : at + 1]):.4g} by step {loss.step[at]}, before "
+        f"the loss fell from {stats.median(loss.value[:3]):.4g} to {stats.median(loss.value[at - 4 : at + 1]):.4g} by step {loss.step[at]}, before "
         "the data had been seen once. This is consistent with the target being visible in the input.",
         loss,
         first=0,
@@ -257,7 +257,7 @@ def init_loss_off(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     loss = frame["loss"].finite
     if len(loss) < t.init_min_records:
         return
-    first = float(np.median(loss.value[:3]))
+    first = stats.median(loss.value[:3])
     classes = frame.facts.number("vocab_size" if frame.objective == "lm" else "num_classes") or 0.0
     if classes > 1:
         verdict = _initial_ratio(frame, first / math.log(classes), t)
@@ -357,7 +357,7 @@ def loss_exactly_zero(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     before = loss.value[max(0, begin - 5) : begin]
     before = before[np.isfinite(before)]
     severity = WARN
-    if dead_grad[begin : flagged + 1].any() or (len(before) and float(np.median(before)) > t.zero_before):
+    if dead_grad[begin : flagged + 1].any() or (len(before) and stats.median(before) > t.zero_before):
         severity = FAIL
     elif zero.all():
         severity = INFO

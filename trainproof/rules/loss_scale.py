@@ -179,7 +179,7 @@ def loss_scale_collapse(frame: Frame, t: NumericsThresholds) -> Iterator[Sightin
 
 def _has_fallen(scale: Series, started: stats.Bools, t: NumericsThresholds) -> stats.Bools:
     """Whether the scale stands 64 x below its highest of the last 50 steps after the grace; a 0, as printed, has no ratio."""
-    interval = max(1.0, float(np.median(np.diff(scale.step))))
+    interval = max(1.0, stats.median(np.diff(scale.step)))
     width = min(max(1, round(t.scale_fall_steps / interval)) + 1, len(scale))
     after_grace = np.where(started, scale.value, 0.0)
     highest = -stats.trailing_minimum(-after_grace, width)

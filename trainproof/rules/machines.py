@@ -62,7 +62,7 @@ def memory_growth(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
     limit = f"; it reaches the limit of {frame.facts.number('memory_limit'):g} by step {full:.0f}" if fails else ""
     yield sighting(
         severity,
-        f"memory went from {np.median(x[:tenth]):.4g} to {np.median(x[-tenth:]):.4g}, growing in both halves of the run{limit}.",
+        f"memory went from {stats.median(x[:tenth]):.4g} to {stats.median(x[-tenth:]):.4g}, growing in both halves of the run{limit}.",
         memory,
         first=0,
         last=len(memory) - 1,
@@ -74,7 +74,7 @@ def memory_growth(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
 def _grows(x: stats.Floats, t: ThroughputThresholds) -> bool:
     n = len(x)
     tenth = max(1, n // 10)
-    first, middle, last = (float(np.median(x[a : a + tenth])) for a in (0, n // 2, n - tenth))
+    first, middle, last = (stats.median(x[a : a + tenth]) for a in (0, n // 2, n - tenth))
     if first <= 0 or last < (1 + t.memory_growth) * first or last < (1 + t.memory_half) * middle:
         return False
     halves = (x[: n // 2], x[n // 2 :])
@@ -94,7 +94,7 @@ def _full_at(frame: Frame, memory: Series, count: int) -> float | None:
         stats.thinned(memory.value[half], stats.TREND_BLOCKS),
     )
     slope = stats.theil_sen(step, value)
-    return None if slope <= 0 else float(step[-1] + (limit - float(np.median(value[-5:]))) / slope)
+    return None if slope <= 0 else float(step[-1] + (limit - stats.median(value[-5:])) / slope)
 
 
 def _in_time(frame: Frame, memory: Series, count: int) -> bool:

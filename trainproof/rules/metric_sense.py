@@ -83,10 +83,9 @@ def _apart(losses: stats.Floats, gains: stats.Floats, t: EvaluationThresholds, c
     """Whether, over the first `count` evaluations, the loss fell and so did what is gained by the metric, both clearly."""
     x, gain = losses[:count], gains[:count]
     third = max(1, len(x) // 3)
-    fell = (float(np.median(y[:third])) - float(np.median(y[-third:])) for y in (x, gain))
+    fell = (stats.median(y[:third]) - stats.median(y[-third:]) for y in (x, gain))
     if any(
-        by < t.disagree_change * abs(float(np.median(y[:third]))) or by <= 0
-        for by, y in zip(fell, (x, gain), strict=True)
+        by < t.disagree_change * abs(stats.median(y[:third])) or by <= 0 for by, y in zip(fell, (x, gain), strict=True)
     ):
         return False
     return (
@@ -119,7 +118,7 @@ def _at_chance(frame: Frame, t: EvaluationThresholds) -> Iterator[Sighting]:
 
 def _fell(loss: Series, t: EvaluationThresholds) -> bool:
     first = float(loss.value[0])
-    return first - float(np.median(loss.value[1 : t.chance_records])) >= t.chance_fell * abs(first)
+    return first - stats.median(loss.value[1 : t.chance_records]) >= t.chance_fell * abs(first)
 
 
 @rule(

@@ -54,7 +54,7 @@ def mixture_shift(frame: Frame, t: DataOrderThresholds) -> Iterator[Sighting]:
             fifth = len(share) // 5
             yield sighting(
                 WARN,
-                f"{name} went from {np.median(share.value[:fifth]):.3g} to {np.median(share.value[-fifth:]):.3g} (medians of the first and last "
+                f"{name} went from {stats.median(share.value[:fifth]):.3g} to {stats.median(share.value[-fifth:]):.3g} (medians of the first and last "
                 "fifth).",
                 share,
                 first=0,
@@ -67,7 +67,7 @@ def mixture_shift(frame: Frame, t: DataOrderThresholds) -> Iterator[Sighting]:
 def _shifted(values: stats.Floats, t: DataOrderThresholds, count: int) -> bool:
     x = values[:count]
     fifth = len(x) // 5
-    first, last = float(np.median(x[:fifth])), float(np.median(x[-fifth:]))
+    first, last = stats.median(x[:fifth]), stats.median(x[-fifth:])
     apart = abs(last - first)
     if apart < t.mixture_share or apart < t.mixture_relative * abs(first):
         return False
@@ -112,7 +112,7 @@ def tokens_per_step_drift(frame: Frame, t: DataOrderThresholds) -> Iterator[Sigh
     severity: Severity = INFO if planned else WARN
     yield sighting(
         severity,
-        f"tokens a step went from {np.median(rate.value[:quarter]):.4g} to {np.median(rate.value[-quarter:]):.4g} (medians of the first and "
+        f"tokens a step went from {stats.median(rate.value[:quarter]):.4g} to {stats.median(rate.value[-quarter:]):.4g} (medians of the first and "
         f"last quarter){', in steps' if planned else ''}.",
         rate,
         first=0,
@@ -133,7 +133,7 @@ def _rate(tokens: Series) -> Series:
 
 def _drifts(x: stats.Floats, t: DataOrderThresholds) -> bool:
     quarter = len(x) // 4
-    first, last = float(np.median(x[:quarter])), float(np.median(x[-quarter:]))
+    first, last = stats.median(x[:quarter]), stats.median(x[-quarter:])
     if min(first, last) <= 0 or max(first, last) < t.tokens_times * min(first, last):
         return False
     return abs(stats.mann_kendall(stats.block_medians(x))) > t.tokens_z

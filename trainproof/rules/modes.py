@@ -102,7 +102,7 @@ def modes_of(x: Floats, t: PipelineThresholds) -> Modes | None:
         if np.diff(edge).max() > t.modes_longest * len(x):
             continue
         runs = len(edge) - 1
-        centre = tuple(float(np.median(ordered[a:b])) for a, b in zip(edges, edges[1:], strict=False))
+        centre = tuple(stats.median(ordered[a:b]) for a, b in zip(edges, edges[1:], strict=False))
         return Modes(centre, tuple(len(p) / len(y) for p in pieces), runs, _runs_z(label, runs))
     return None
 
@@ -116,7 +116,7 @@ def _apart(pieces: list[Floats], t: PipelineThresholds) -> bool:
     """Whether a good part of the way from one piece's middle to the next one's is empty but for a twentieth of either."""
     for low, high in zip(pieces, pieces[1:], strict=False):
         empty = float(np.quantile(high, 0.05) - np.quantile(low, 0.95))
-        if empty < t.modes_gap * float(np.median(high) - np.median(low)):
+        if empty < t.modes_gap * float(stats.median(high) - stats.median(low)):
             return False
     return True
 

@@ -156,7 +156,7 @@ def _loss_is_flat(loss: Series, grads: Series, count: int, t: GradientThresholds
     lo, hi = _span(loss, grads, 0, count)
     if hi - lo < t.zero_start_records:
         return None
-    seen, level = stats.trend(loss.value, lo, hi), abs(float(np.median(loss.value[lo:hi])))
+    seen, level = stats.trend(loss.value, lo, hi), abs(stats.median(loss.value[lo:hi]))
     if seen.z <= t.zero_loss_z:
         return False
     return True if -seen.change + 2 * seen.se < t.zero_start_drop * level else None

@@ -125,7 +125,7 @@ def _wrong_loss(loss: Series, step: int, t: NumericsThresholds) -> int | None:
     at = int(np.searchsorted(loss.step, step))
     before = loss.value[max(0, at - t.grad_loss_history) : at]
     before = before[np.isfinite(before)]
-    level = float(np.median(before)) if len(before) else np.inf
+    level = stats.median(before) if len(before) else np.inf
     for value, here in zip(loss.value[at : at + 2].tolist(), loss.step[at : at + 2].tolist(), strict=True):
         if not np.isfinite(value) or value == 0 or value - level >= (t.grad_loss_ratio - 1) * abs(level):
             return int(here)

@@ -99,7 +99,7 @@ class _Views:
         if len(rest) < self.t.plateau_records:
             return False
         allowed = self.t.plateau_change * abs(seen.level) + 2 * seen.se
-        return float(np.median(rest[-self.t.plateau_records :])) < seen.level - allowed
+        return stats.median(rest[-self.t.plateau_records :]) < seen.level - allowed
 
 
 def _plateau_told(loss: Series, views: _Views, count: int, lo: int, t: LossThresholds) -> Sighting:

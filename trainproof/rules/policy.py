@@ -79,7 +79,7 @@ def _lost(frame: Frame, kl: Series, m5: stats.Floats, t: PreferenceThresholds) -
     reward = frame["reward"].finite
     if len(reward) < 2 * t.entropy_first:
         return out
-    start = float(np.median(reward.value[: t.entropy_first]))
+    start = stats.median(reward.value[: t.entropy_first])
     at = reward.upto(kl.step)
     poor = (at >= t.entropy_first) & ~(reward.memo(stats.median5)[np.maximum(at, 0)] > start)
     state = lasting((m5 > t.kl_high) & poor, t.kl_records)
@@ -140,7 +140,7 @@ def policy_step_too_large(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
         if state:
             yield sighting(
                 WARN,
-                f"{name} is {np.median(series.value[state.since :]):.3g} since step {series.step[state.since]} (median; the limit is {limit:g}).",
+                f"{name} is {stats.median(series.value[state.since :]):.3g} since step {series.step[state.since]} (median; the limit is {limit:g}).",
                 series,
                 first=state.since,
                 last=len(series) - 1,
@@ -179,7 +179,7 @@ def entropy_collapse(frame: Frame, t: PreferenceThresholds) -> Iterator[Sighting
     Sample one prompt 16 times and count the different answers.
     """
     entropy = finite(frame, "entropy", t.entropy_min_records)
-    start = float(np.median(entropy.value[: t.entropy_first]))
+    start = stats.median(entropy.value[: t.entropy_first])
     if entropy.value[: t.entropy_first].min() < 0 or start <= 0:
         raise CannotTell("the entropy is negative: that of continuous actions, or of another sign")
     m5 = entropy.memo(stats.median5)

@@ -114,7 +114,7 @@ def chosen_reward_falling(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
     if not m5[-1] < t.chosen_level or stats.mann_kendall(stats.block_medians(chosen.value)) >= t.chosen_z:
         return
     accuracy = frame.get("rewards/accuracies")
-    sure = accuracy is not None and len(accuracy) and float(np.median(accuracy.value[-5:])) >= t.chosen_accuracy
+    sure = accuracy is not None and len(accuracy) and stats.median(accuracy.value[-5:]) >= t.chosen_accuracy
     severity: Severity = WARN if m5[-1] < t.chosen_level_warn and sure else INFO
     limit = t.chosen_level_warn if severity is WARN else t.chosen_level
     below = m5 < limit
@@ -182,7 +182,7 @@ def preference_saturated(frame: Frame, t: PreferenceThresholds) -> Iterator[Sigh
         i = int(hits[0])
         yield sighting(
             WARN,
-            f"the loss is {np.median(loss.value[i - 4 : i + 1]):.3g} (median of 5) by step {loss.step[i]}, with {name} at {least:g} or above: the "
+            f"the loss is {stats.median(loss.value[i - 4 : i + 1]):.3g} (median of 5) by step {loss.step[i]}, with {name} at {least:g} or above: the "
             "pairs are already told apart.",
             loss,
             first=i - 4,

@@ -58,7 +58,7 @@ def queue_decline(frame: Frame, t: PipelineThresholds) -> Iterator[Sighting]:
             tenth = len(queue) // 10
             yield sighting(
                 WARN,
-                f"{name} fell from {np.median(queue.value[:tenth]):.4g} to {np.median(queue.value[-tenth:]):.4g} between steps {queue.step[0]} and "
+                f"{name} fell from {stats.median(queue.value[:tenth]):.4g} to {stats.median(queue.value[-tenth:]):.4g} between steps {queue.step[0]} and "
                 f"{queue.step[-1]}{_dry(queue.step, queue.value)}.",
                 queue,
                 first=0,
@@ -66,7 +66,7 @@ def queue_decline(frame: Frame, t: PipelineThresholds) -> Iterator[Sighting]:
                 flagged=since - 1,
                 threshold={"share": t.queue_share, "z": t.queue_z},
             )
-    ends = {name: float(np.median(frame[name].finite.value[-t.queue_ends :])) for name in names}
+    ends = {name: stats.median(frame[name].finite.value[-t.queue_ends :]) for name in names}
     longest, shortest = max(ends, key=ends.__getitem__), min(ends, key=ends.__getitem__)
     if len(ends) > 1 and ends[longest] >= t.queue_uneven * max(ends[shortest], 1.0):
         series = frame[longest].finite
@@ -85,7 +85,7 @@ def queue_decline(frame: Frame, t: PipelineThresholds) -> Iterator[Sighting]:
 def _falls(values: stats.Floats, t: PipelineThresholds, count: int) -> bool:
     x = values[:count]
     tenth = len(x) // 10
-    first, last = float(np.median(x[:tenth])), float(np.median(x[-tenth:]))
+    first, last = stats.median(x[:tenth]), stats.median(x[-tenth:])
     return 0 <= last <= t.queue_share * first and stats.mann_kendall(stats.block_medians(x)) < -t.queue_z
 
 
@@ -97,4 +97,4 @@ def _dry(step: stats.Ints, x: stats.Floats) -> str:
         stats.thinned(x[half:], stats.TREND_BLOCKS),
     )
     slope = stats.theil_sen(t, y)
-    return f"; at this rate it is empty at step {t[-1] - np.median(y[-5:]) / slope:.0f}" if slope < 0 else ""
+    return f"; at this rate it is empty at step {t[-1] - stats.median(y[-5:]) / slope:.0f}" if slope < 0 else ""

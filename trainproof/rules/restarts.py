@@ -62,7 +62,7 @@ def _falls(frame: Frame, counter: Series, t: ResumeThresholds) -> Iterator[Sight
     change = np.diff(counter.value)
     if not (change < -t.counter_least).any():
         return
-    usual = float(np.median(np.abs(change)))
+    usual = stats.median(np.abs(change))
     falls = np.flatnonzero(change < -max(t.counter_usual * usual, t.counter_least)) + 1
     if len(falls) > t.counter_falls:
         return
@@ -90,13 +90,13 @@ def _read_again(frame: Frame, loss: Series, t: ResumeThresholds) -> Iterator[Sig
         after = loss.value[resume.at : resume.end]
         if len(before) < width or len(after) < 2 * width:
             continue
-        level = float(np.median(before))
+        level = stats.median(before)
         se = (
             stats.MEDIAN_SE
             * max(stats.difference_noise(before), 0.02 * abs(level))
             * (1 / width + 1 / len(before)) ** 0.5
         )
-        low = float(np.median(after[:width]))
+        low = stats.median(after[:width])
         at, later = stats.trailing_median(after, width)
         back = np.flatnonzero((at >= 2 * width - 1) & (later >= level - 2 * se))
         if level - low >= max(t.jump_z * se, t.jump_share * abs(level)) and len(back):

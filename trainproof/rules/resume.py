@@ -94,11 +94,11 @@ def _jump(loss: Series, resume: Resume, t: ResumeThresholds) -> Jump | None:
     after = loss.value[resume.at + 1 : min(resume.end, resume.at + 1 + t.jump_after)]
     if len(before) < t.jump_after or len(after) < t.jump_after:
         return None
-    level = float(np.median(before))
-    mad = stats.MAD_TO_SIGMA * float(np.median(np.abs(before - level)))
+    level = stats.median(before)
+    mad = stats.MAD_TO_SIGMA * stats.median(np.abs(before - level))
     scale = max(mad, stats.difference_noise(before), 0.02 * abs(level))
     se = stats.MEDIAN_SE * scale * math.sqrt(1 / len(before) + 1 / len(after))
-    high = float(np.median(after))
+    high = stats.median(after)
     return Jump(level, high, (high - level) / se if se > 0 else 0.0, resume.at + len(after))
 
 

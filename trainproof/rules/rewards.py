@@ -199,7 +199,7 @@ def reward_never_rises(frame: Frame, t: PreferenceThresholds) -> Iterator[Sighti
     quarter = len(reward) // 4
     yield sighting(
         WARN,
-        f"the reward went from {np.median(reward.value[:quarter]):.4g} to {np.median(reward.value[-quarter:]):.4g} (medians of the first and "
+        f"the reward went from {stats.median(reward.value[:quarter]):.4g} to {stats.median(reward.value[-quarter:]):.4g} (medians of the first and "
         f"last quarter of {len(reward)} records), less than its spread can hide.",
         reward,
         first=0,
@@ -212,12 +212,12 @@ def reward_never_rises(frame: Frame, t: PreferenceThresholds) -> Iterator[Sighti
 def _stands(x: stats.Floats, t: PreferenceThresholds) -> bool:
     """Whether the rewards stand where they stood, though they are spread enough to improve."""
     sample = stats.thinned(x)
-    middle = float(np.median(sample))
-    spread = stats.MAD_TO_SIGMA * float(np.median(np.abs(sample - middle)))
+    middle = stats.median(sample)
+    spread = stats.MAD_TO_SIGMA * stats.median(np.abs(sample - middle))
     if not spread > t.still_spread * abs(middle) or len(np.unique(sample)) < t.still_values:
         return False
     quarter = len(x) // 4
-    gain = float(np.median(x[-quarter:])) - float(np.median(x[:quarter]))
+    gain = stats.median(x[-quarter:]) - stats.median(x[:quarter])
     se = stats.MEDIAN_SE * spread * (2 / quarter) ** 0.5
     blocks = stats.block_medians(x, t.still_blocks)
     if abs(gain) + 2 * se >= t.still_gain * spread or float(blocks.max() - blocks[0]) > spread:

@@ -188,7 +188,7 @@ def _corroboration(frame: Frame, loss: Series, i: int, t: LossThresholds) -> tup
 
 def _grad_jumped(x: stats.Floats, k: int, t: LossThresholds) -> bool:
     before = x[max(0, k - stats.BASELINE_WINDOW) : k]
-    return len(before) >= stats.BASELINE_MINIMUM and float(x[k]) >= t.fast_grad_ratio * float(np.median(before)) > 0
+    return len(before) >= stats.BASELINE_MINIMUM and float(x[k]) >= t.fast_grad_ratio * stats.median(before) > 0
 
 
 def _scale_fell(x: stats.Floats, k: int, t: LossThresholds) -> bool:
@@ -239,7 +239,7 @@ def spike_not_recovered(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         fail_after = max(t.unrecovered_fail_records, int(t.unrecovered_fail_share * _planned_records(frame, loss)))
         severity = FAIL if still and length >= fail_after else WARN
         flagged = episode.flagged + (fail_after if severity is FAIL else t.unrecovered_warn_records) - 1
-        now = float(np.median(loss.value[-5:]))
+        now = stats.median(loss.value[-5:])
         came = f"it stands at {now:.4g} at the end" if still else f"it came back at step {loss.step[episode.stop]}"
         yield sighting(
             severity,
@@ -258,7 +258,7 @@ def spike_not_recovered(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
 
 def _planned_records(frame: Frame, loss: Series) -> float:
     """Planned steps in units of records: the declared total over the logging interval, else the records that there are."""
-    total, interval = frame.total_steps, float(np.median(np.diff(loss.step))) if len(loss) > 1 else 1.0
+    total, interval = frame.total_steps, stats.median(np.diff(loss.step)) if len(loss) > 1 else 1.0
     return total / max(interval, 1.0) if total else float(len(loss))
 
 
@@ -315,8 +315,8 @@ def _shift(loss: Series, base: stats.Baseline, change: int, flagged: int, t: Los
     if change < side or change + side > len(loss):
         return None
     before, after = (
-        float(np.median(loss.value[change - side : change])),
-        float(np.median(loss.value[change : change + side])),
+        stats.median(loss.value[change - side : change]),
+        stats.median(loss.value[change : change + side]),
     )
     scale = float(base.scale[change])
     if after - before < max(t.shift_scales * scale, t.shift_share * abs(before)):
@@ -324,7 +324,7 @@ def _shift(loss: Series, base: stats.Baseline, change: int, flagged: int, t: Los
     if before > 0 and math.log(after / before) < t.shift_scales * scale / before:  # losses are skewed
         return None
     flagged = max(flagged, change + side - 1)
-    back = float(np.median(loss.value[-side:])) <= before
+    back = stats.median(loss.value[-side:]) <= before
     return sighting(
         INFO if back else WARN,
         f"the loss moved from {before:.4g} to {after:.4g} (medians of {side} records) at step {loss.step[change]}"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trainproof import stats
 from trainproof.comparing.comparison import Comparison
 from trainproof.comparing.levels import Gap, Standing, standing
 from trainproof.comparing.matching import LARGEST, Pairs
@@ -39,7 +40,7 @@ class Outcome(NamedTuple):
 
     @property
     def run(self) -> float:
-        return float(np.median([one.run for one in self.each]))
+        return stats.median([one.run for one in self.each])
 
     @property
     def low(self) -> float:

@@ -45,7 +45,7 @@ def throughput_drop(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]
     """
     times = _enough(frame, t.drop_min_records)
     begin, end = t.drop_reference
-    reference = float(np.median(times.value[begin:end]))
+    reference = stats.median(times.value[begin:end])
     at, median = level(times.value, t.drop_width)
     for severity, limit in ((FAIL, t.drop_fail), (WARN, t.drop_warn)):
         slow = (median >= limit * reference) & (at >= end + t.drop_width)
@@ -116,7 +116,7 @@ def step_time_creep(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]
             continue
         since = holds_since(counts, partial(_creeps_by, x, skip, limit, t))
         tenth = max(1, (len(x) - skip) // 10)
-        first, last = float(np.median(x[skip : skip + tenth])), float(np.median(x[-tenth:]))
+        first, last = stats.median(x[skip : skip + tenth]), stats.median(x[-tenth:])
         said: Severity = WARN if frame.objective == "rl" else severity
         yield sighting(
             said,
@@ -147,14 +147,14 @@ def _by_epoch(frame: Frame, times: Series, t: ThroughputThresholds) -> Series:
     if len(whole) < t.creep_epochs:
         return times
     at = np.array([b - 1 for _, b in whole], np.int64)
-    medians = np.array([float(np.median(times.value[a:b])) for a, b in whole])
+    medians = np.array([stats.median(times.value[a:b]) for a, b in whole])
     return Series(times.name, times.step[at], medians, times.line[at])
 
 
 def _creeps_by(values: Floats, skip: int, limit: float, t: ThroughputThresholds, count: int) -> bool:
     x = values[skip:count]
     tenth = max(1, len(x) // 10)
-    if len(x) < 3 or float(np.median(x[-tenth:])) < limit * float(np.median(x[:tenth])):
+    if len(x) < 3 or stats.median(x[-tenth:]) < limit * stats.median(x[:tenth]):
         return False
     return stats.mann_kendall(stats.block_medians(x)) > (t.creep_z if len(x) >= t.creep_few else t.creep_z_few)
 
@@ -186,7 +186,7 @@ def stalls(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
     """
     times = _enough(frame, t.stall_min_records)
     x = times.value[t.stall_skip :]
-    median = float(np.median(stats.thinned(x)))
+    median = stats.median(stats.thinned(x))
     long = x > t.stall_times * median
     if int(long.sum()) < t.stall_records or x[long].sum() < t.stall_share * x.sum():
         return
@@ -198,7 +198,7 @@ def stalls(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
         return
     at = np.flatnonzero(long) + t.stall_skip
     steps = times.step[at]
-    lag = int(np.median(np.diff(steps)))
+    lag = int(stats.median(np.diff(steps)))
     regular = (
         float(np.mean(np.abs(np.diff(steps) - lag) <= t.stall_regular * lag)) >= t.stall_regular_share
         or lag <= t.stall_lag
@@ -264,7 +264,7 @@ def data_bound(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
     if state is None:
         return
     quarter = len(wait) // 4
-    first, last = float(np.median(wait[:quarter])), float(np.median(wait[-quarter:]))
+    first, last = stats.median(wait[:quarter]), stats.median(wait[-quarter:])
     grew = last >= t.data_grown * first
     told = waiting.take(mine).take(slice(1, None))
     yield sighting(

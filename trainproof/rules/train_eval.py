@@ -61,7 +61,7 @@ def eval_too_good(frame: Frame, t: EvaluationThresholds) -> Iterator[Sighting]:
             continue
         last, level = beside(loss, evals)
         low = (level < t.good_loss) & (evals.value < t.good_loss) & _first_epoch(frame, evals)
-        if low.any() and float(np.median(loss.value[:3])) >= t.good_first:
+        if low.any() and stats.median(loss.value[:3]) >= t.good_first:
             yield _too_good(evals, int(np.argmax(low)), "near zero, as is the training loss, in the first epoch", t)
         elif (run := stats.first_run(_equal(evals.value, last, t), 1)) is not None:
             yield _too_good(evals, run[0], "equal to the training loss to 4 digits", t)
@@ -158,13 +158,13 @@ def _mismatch(frame: Frame, loss: Series, evals: Series, t: EvaluationThresholds
         fail = since(warn & proven)
         seen = start if fail is None else fail
         factor = "" if fail is None else f", the declared {name}"
-        message = f"the training loss is {np.median(ratio[-3:]):.3g} x {evals.name} in the last evaluations{factor}."
+        message = f"the training loss is {stats.median(ratio[-3:]):.3g} x {evals.name} in the last evaluations{factor}."
         return _told(FAIL if fail is not None else WARN, message, loss, evals, start, seen, t)
     name, proven = _declared(1 / ratio, frame, t)
     small = since(_two_late(1 / ratio >= t.scale_ratio, frame, evals) & proven)
     if small is None or name != "accumulation":
         return None
-    message = f"{evals.name} is {np.median(1 / ratio[-3:]):.3g} x the training loss, the declared accumulation: the log divides by it."
+    message = f"{evals.name} is {stats.median(1 / ratio[-3:]):.3g} x the training loss, the declared accumulation: the log divides by it."
     return _told(INFO, message, loss, evals, small, small, t)
 
 
