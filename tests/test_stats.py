@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -188,3 +189,16 @@ def test_a_smooth_rise_is_no_sum() -> None:
     assert not stats.is_running_sum(np.exp(np.arange(100) / 10))
     assert not stats.is_running_sum(np.ones(100))
     assert not stats.is_running_sum(np.cumsum(np.ones(40)))  # too few to tell
+
+
+@given(st.lists(st.integers(-3, 3), max_size=30))
+def test_distinct_values_and_their_counts(x: list[int]) -> None:
+    values, counts = stats.distinct(np.array(x, np.int64))
+    assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == Counter(x)
+    assert values.tolist() == sorted(set(x))
+
+
+@given(st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=12))
+def test_the_median_is_that_of_numpy(x: list[float]) -> None:
+    expected = float(np.median(x)) if x else math.nan
+    assert stats.median(x) == pytest.approx(expected, rel=1e-12, nan_ok=True)

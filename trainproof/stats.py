@@ -190,7 +190,7 @@ def schedule(n: int) -> Ints:
 def _counts(n: int) -> Ints:
     """ceil(50 x 1.05^k) up to n; unlike `schedule`, without n itself: what holds at n holds however long the log grows."""
     steps = max(0, math.ceil(math.log(max(n / SCHEDULE_START, 1), 1.05))) + 1
-    counts = np.unique(np.ceil(SCHEDULE_START * 1.05 ** np.arange(steps)).astype(np.int64))
+    counts = distinct(np.ceil(SCHEDULE_START * 1.05 ** np.arange(steps)).astype(np.int64))[0]
     counts = counts[counts <= n]
     counts.flags.writeable = False
     return counts
@@ -220,6 +220,13 @@ def _pairs(n: int) -> tuple[Ints, Ints, Floats]:
     """The indices i < j of all pairs of n points, and j - i: the same for every trend of a run, so they are made once."""
     i, j = np.triu_indices(n, 1)
     return i, j, (j - i).astype(np.float64)
+
+
+def distinct(x: NDArray[T]) -> tuple[NDArray[T], Ints]:
+    """The distinct values of x in order, and how often each occurs. As np.unique, which loads the masked arrays too."""
+    values = np.sort(x)
+    starts = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1]))[: len(values)])
+    return values[starts], np.diff(np.append(starts, len(values)))
 
 
 def median(x: ArrayLike) -> float:
@@ -257,7 +264,7 @@ def mann_kendall(y: Floats) -> float:
         return 0.0
     i, j, _ = _pairs(n)
     s = int(np.sign(y.take(j) - y.take(i)).sum())
-    ties = np.unique(y, return_counts=True)[1]
+    ties = distinct(y)[1]
     variance = (n * (n - 1) * (2 * n + 5) - int((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
     return 0.0 if variance <= 0 or s == 0 else (s - math.copysign(1, s)) / math.sqrt(variance)
 

@@ -132,7 +132,7 @@ def _usual(distance: stats.Ints, gap: int, t: LogQualityThresholds) -> int | Non
     before = distance[max(0, gap - t.gap_history) : gap]
     if not len(before):
         return None
-    values, counts = np.unique(before, return_counts=True)
+    values, counts = stats.distinct(before)
     usual = int(values[np.argmax(counts)])
     regular = counts.max() >= t.gap_regular * len(before)
     return usual if usual > 0 and regular and distance[gap] >= t.gap_times * usual else None

@@ -118,7 +118,7 @@ def _rounded(lr: Series, run: Run, t: LearningRateThresholds) -> bool:
 
 def _decimal(rate: stats.Floats, least: int) -> float | None:
     """The power of ten, 10^-8 or more, of which all positive rates are multiples; None with fewer than `least` different ones."""
-    levels = np.unique(rate[rate > 0])
+    levels = stats.distinct(rate[rate > 0])[0]
     if len(levels) < least:
         return None
     return next((q for d in range(1, 9) if _multiples(levels, q := 10.0**-d)), None)

@@ -108,7 +108,7 @@ def tokens_per_step_drift(frame: Frame, t: DataOrderThresholds) -> Iterator[Sigh
     if since is None:
         return
     quarter = len(rate) // 4
-    planned = len(np.unique(np.round(rate.value, 3))) <= t.tokens_levels
+    planned = len(stats.distinct(np.round(rate.value, 3))[0]) <= t.tokens_levels
     severity: Severity = INFO if planned else WARN
     yield sighting(
         severity,

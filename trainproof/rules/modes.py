@@ -86,8 +86,9 @@ def multimodal_loss(frame: Frame, t: PipelineThresholds) -> Iterator[Sighting]:
 
 def modes_of(x: Floats, t: PipelineThresholds) -> Modes | None:
     """The two or three separate levels of the window, outliers drawn in; or None."""
-    low, high = np.quantile(x, (0.25, 0.75))
-    ordered = np.sort(np.clip(x, low - t.modes_outlier * (high - low), high + t.modes_outlier * (high - low)))
+    ordered = np.sort(x)
+    low, high = ordered[len(x) // 4], ordered[3 * len(x) // 4]
+    ordered = np.clip(ordered, low - t.modes_outlier * (high - low), high + t.modes_outlier * (high - low))
     spread = float(ordered[-1] - ordered[0])
     if not 0 < spread < math.inf:
         return None

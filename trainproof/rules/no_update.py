@@ -254,6 +254,6 @@ def _filled_forward(same: stats.Bools, t: GradientThresholds) -> bool:
     starts = np.flatnonzero(~same)
     lengths = np.diff(np.append(starts, len(same)))
     inner = lengths[:-1] if len(lengths) > 2 else lengths
-    values, counts = np.unique(inner, return_counts=True)
+    values, counts = stats.distinct(inner)
     usual = int(values[np.argmax(counts)])
     return usual >= 2 and counts.max() >= t.stale_regular * len(inner)

@@ -139,7 +139,7 @@ def _counts_with_much_left(frame: Frame, loss: Series, t: LossThresholds) -> lis
 def _smooth_if_quantised(x: stats.Floats, t: LossThresholds) -> stats.Floats:
     """x, or its trailing mean over 10 records where distinct values are few (bfloat16 losses move in steps of 2^-7)."""
     head = x[: stats.THINNED]
-    if len(np.unique(head)) > len(head) / 4:
+    if len(stats.distinct(head)[0]) > len(head) / 4:
         return x
     width = t.plateau_quantised
     total = np.concatenate(([0.0], np.cumsum(x)))

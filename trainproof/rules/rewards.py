@@ -214,7 +214,7 @@ def _stands(x: stats.Floats, t: PreferenceThresholds) -> bool:
     sample = stats.thinned(x)
     middle = stats.median(sample)
     spread = stats.MAD_TO_SIGMA * stats.median(np.abs(sample - middle))
-    if not spread > t.still_spread * abs(middle) or len(np.unique(sample)) < t.still_values:
+    if not spread > t.still_spread * abs(middle) or len(stats.distinct(sample)[0]) < t.still_values:
         return False
     quarter = len(x) // 4
     gain = stats.median(x[-quarter:]) - stats.median(x[:quarter])

@@ -101,7 +101,7 @@ def falls(value: Floats, edges: Ints, t: EvaluationThresholds) -> list[Boundary]
     width = np.clip(before // 5, t.staircase_least, t.staircase_most)
     long = (before >= 2 * width) & (after >= width)
     found = []
-    for m in np.unique(width[long]).tolist():
+    for m in stats.distinct(width[long])[0].tolist():
         k = np.flatnonzero(long & (width == m)) + 1
         begin, high, low = (_medians(value, first, m) for first in (edges[k - 1], edges[k] - m, edges[k]))
         with np.errstate(over="ignore", invalid="ignore"):
