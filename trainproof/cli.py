@@ -239,6 +239,7 @@ def baseline_remove(name: str, store: str) -> int:
 @click.option("--max-length", type=click.IntRange(1), metavar="N", help="Tokens of the trainer's context.")
 @click.option("--tokenizer", metavar="FILE", help="tokenizer.json or a SentencePiece model, to count tokens.")
 @click.option("--rejects", metavar="FILE", help="Write every bad record with its reason there, as JSON lines.")
+@click.option("--sample-rate", type=click.IntRange(1), metavar="HZ", help="What the trainer is configured for.")
 @click.option("--near/--no-near", default=True, show_default=True, help="Look for near duplicates.")
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes; default: one a processor.")
 @_judging

@@ -31,6 +31,7 @@ class DataOptions(NamedTuple):
     max_length: int | None = None
     tokenizer: str | None = None
     rejects: str | None = None
+    sample_rate: int | None = None
     near: bool = True
     workers: int | None = None
 
@@ -52,7 +53,7 @@ def run_data(own: DataOptions, shared: Mapping[str, Any]) -> int:
 
 def _collecting(own: DataOptions) -> collected.Options:
     keep = ALL if own.rejects else collected.MOST_EXAMPLES
-    return collected.Options(own.max_length, own.tokenizer, near=own.near, keep=keep)
+    return collected.Options(own.max_length, own.tokenizer, sample_rate=own.sample_rate, near=own.near, keep=keep)
 
 
 def give_data(plan: Plan, found: Found, rejects: str | None, settings: Settings, options: Options) -> int:

@@ -813,6 +813,50 @@ class DataThresholds(msgspec.Struct, frozen=True):
     longer_share: float = 0.9
     longer_records: int = 50
 
+    # TPD203 sample-rate, TPD204 channels, TPD205 bit-depth. Source: convention. Until limits for sound are measured on real recordings,
+    # a share of them stays WARN.
+    odd_share: float = 0.5  # from which on no value is the usual one
+
+    # TPD206 clipping. Source: convention (flat tops of three samples at a clip's own peak do not come by chance).
+    clipped_runs: int = 5
+
+    # TPD209 dc-offset. Source: the limit that other tools use.
+    offset: float = 0.02  # of full scale
+
+    # TPD211 silent. Source: convention (16 bits resolve -96 dB).
+    silent_peak: float = 0.001  # of full scale
+
+    # TPD212 edge-silence, TPD213 long-pause. Source: limits of other tools (1 s, 2 s); levels relative to the clip.
+    edge_seconds: float = 1.0
+    pause_seconds: float = 2.0
+
+    # TPD214 level-outlier, TPD215 noisy, TPD216 band-limited. Source: measured on synthesised speech only.
+    level_under: float = 20.0  # dB under the median of the clips
+    dynamic_under: float = 20.0  # dB
+    band_under: float = 20.0  # dB
+
+    # TPD217 too-short, TPD218 too-long. Source: convention.
+    shortest: float = 0.3  # seconds
+    longest: float = 30.0
+
+    # TPD221 rate-outlier. Source: convention; robust z of the logarithm, and a factor as the absolute guard.
+    rate_z: float = 5.0
+    rate_times: float = 1.8
+    rate_clips: int = 20
+
+    # TPD210 phase-opposed. Source: the limit that other tools use.
+    opposed: float = -0.9  # correlation of the channels
+
+    # TPD235 rare-characters. Source: convention.
+    character_clips: int = 3  # fewer clips that have it
+    character_records: int = 100
+
+    # TPD243 speaker-imbalance. Source: convention.
+    speaker_times: float = 20.0  # clips of the largest voice over those of the smallest
+
+    # TPD251 transcript-leak. Source: convention (short sentences are said twice).
+    leak_share: float = 0.05  # of the evaluation side, FAIL
+
     # TPD155 label-distribution. Source: convention.
     label_rare: float = 0.01
     label_records: int = 100

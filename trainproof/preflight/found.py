@@ -69,7 +69,7 @@ class Partial:
     def count(self, counter: str, label: str, times: int = 1) -> None:
         self.counters.setdefault(counter, Counter())[label] += times
 
-    def add_table(self, name: str, **columns: NDArray[Any]) -> None:
+    def add_table(self, name: str, /, **columns: NDArray[Any]) -> None:
         """Rows of a table; columns have equal lengths."""
         table = self.tables.setdefault(name, {})
         for column, values in columns.items():

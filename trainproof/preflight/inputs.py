@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trainproof.errors import InputError, UsageError
+from trainproof.preflight.clips import clips_of, manifest_kind, sounds_below
 from trainproof.preflight.found import DataFile, Options
 from trainproof.preflight.rows import PACKED_ENDINGS, RECORD_ENDINGS, Piece, format_of, pieces_of, rows_of
 from trainproof.preflight.turns import KINDS, layout_of
@@ -18,6 +19,9 @@ from trainproof.preflight.turns import KINDS, layout_of
 HELD_OUT = ("valid", "validation", "val", "dev", "test", "eval", "heldout")
 #: files of a dataset's folder that hold no records
 _BESIDE = ("dataset_info.json", "state.json", "dataset_dict.json", "dataset_infos.json", "config.json")
+#: clips that one worker looks at at once
+CLIPS = 200
+MANIFESTS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".arrow")
 #: records that are looked at to tell the kind
 PROBED = 64
 
@@ -32,10 +36,20 @@ class Plan(NamedTuple):
     pieces: tuple[Piece, ...]
     options: Options
     problems: tuple[tuple[int, str], ...] = ()
+    unreferenced: tuple[str, ...] = ()  # sounds of a speech pack that no manifest names, as rows of the last file
+    guarded: bool = False  # decoders that may crash are at work: never in this process
 
 
 def plan_of(paths: Sequence[str], held_out: Sequence[str], kind: str | None, options: Options) -> Plan:
     """Raises InputError when nothing can be read, and UsageError for a kind that the data cannot be."""
+    if kind in (None, "speech"):
+        speech = _speech_plan(paths, held_out, options)
+        if speech is not None:
+            return speech
+        if kind == "speech":
+            raise UsageError(
+                f"--kind speech: {paths[0]} is no speech pack; expected a manifest with audio, or a folder of sounds"
+            )
     files = [file for path in paths for file in files_of(path)] + [
         DataFile(file.path, True) for path in held_out for file in files_of(path)
     ]
@@ -55,6 +69,57 @@ def plan_of(paths: Sequence[str], held_out: Sequence[str], kind: str | None, opt
         raise InputError(problems[0][1] if problems else f"{paths[0]}: no data files")
     found_kind, layout = _probe(files, formats, pieces)
     return Plan(kind or found_kind, layout, tuple(files), tuple(formats), tuple(pieces), options, tuple(problems))
+
+
+def _speech_plan(paths: Sequence[str], held_out: Sequence[str], options: Options) -> Plan | None:
+    """The plan for speech packs; None when a path is none."""
+    sources: list[tuple[DataFile, str]] = []
+    for side, group in ((False, paths), (True, held_out)):
+        for path in group:
+            found = list(_speech_sources(path))
+            if not found:
+                return None
+            sources += [
+                (DataFile(name, side or (name != path and is_held_out(os.path.relpath(name, path)))), kind)
+                for name, kind in found
+            ]
+    files = [file for file, _ in sources]
+    pieces: list[Piece] = []
+    named: set[str] = set()
+    sound = True
+    for i, (file, kind) in enumerate(sources):
+        clips = clips_of(file.path, kind)
+        named.update(os.path.realpath(clip.audio) for clip in clips if clip.audio)
+        sound = sound and all((clip.audio or ".wav").lower().endswith(".wav") and clip.data is None for clip in clips)
+        pieces += [Piece(i, at, min(at + CLIPS, len(clips))) for at in range(0, len(clips), CLIPS)]
+    extra = [
+        name
+        for path in paths
+        if Path(path).is_dir()
+        for name in sounds_below(Path(path))
+        if os.path.realpath(name) not in named
+    ]
+    if extra:
+        files.append(DataFile(paths[0]))
+    kinds = tuple(kind for _, kind in sources)
+    return Plan("speech", None, tuple(files), kinds, tuple(pieces), options, (), tuple(extra), not sound)
+
+
+def _speech_sources(path: str) -> Iterator[tuple[str, str]]:
+    """(manifest or folder, its layout)."""
+    if not Path(path).is_dir():
+        if Path(path).is_file() and (kind := manifest_kind(path)) is not None:
+            yield path, kind
+        return
+    own = manifest_kind(path)
+    if own == "kaldi":
+        yield path, own
+        return
+    names = sorted(str(p) for p in Path(path).iterdir() if p.is_file() and p.suffix in MANIFESTS)
+    if any(Path(name).stem == "train" for name in names):  # as Common Voice: the other lists repeat these
+        names = [name for name in names if Path(name).stem in (*HELD_OUT, "train")]
+    found = [(name, kind) for name in names if (kind := manifest_kind(name)) is not None]
+    yield from found or ([(path, own)] if own else [])
 
 
 def files_of(path: str) -> Iterator[DataFile]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from trainproof.errors import InputError
+from trainproof.preflight.clips import clips_of
 from trainproof.preflight.found import Partial, merged, place_of
 from trainproof.preflight.inputs import Plan
 from trainproof.preflight.rows import Piece, rows_of
@@ -16,6 +17,11 @@ Seen = Callable[[], None]
 
 def partial_of(plan: Plan, piece: Piece) -> Partial:
     """What is in one piece; a file that cannot be read to its end is told as such."""
+    if plan.kind == "speech":
+        from trainproof.preflight.speechdata import SpeechCollector
+
+        clips = clips_of(plan.files[piece.file].path, plan.formats[piece.file])[piece.start : piece.stop]
+        return SpeechCollector(plan.options).collect(piece.file, clips)
     from trainproof.preflight.textdata import TextCollector
     from trainproof.preflight.tokens import counter_of
 
@@ -30,7 +36,7 @@ def partial_of(plan: Plan, piece: Piece) -> Partial:
 
 def run_pieces(plan: Plan, pieces: Sequence[Piece], workers: int, seen: Seen = lambda: None) -> Iterator[Partial]:
     """The partial of each piece, in their order."""
-    if workers < 2 or len(pieces) < 2:
+    if (workers < 2 or len(pieces) < 2) and not plan.guarded:
         for piece in pieces:
             yield partial_of(plan, piece)
             seen()
@@ -63,8 +69,17 @@ def guarded(plan: Plan, piece: Piece) -> Partial:
         with ProcessPoolExecutor(1, get_context("spawn")) as pool:
             return pool.submit(partial_of, plan, piece).result()
     except BrokenProcessPool:
+        if plan.kind == "speech" and piece.stop - piece.start > 1:
+            middle = (piece.start + piece.stop) // 2
+            halves = (piece._replace(stop=middle), piece._replace(start=middle))
+            return merged([guarded(plan, half) for half in halves], plan.options.keep)
         lost = Partial(plan.options.keep)
-        lost.hit("TPD009", place_of(piece.file, piece.first), "the process that read it died")
+        row, what = piece.first, ""
+        if plan.kind == "speech":
+            clip = clips_of(plan.files[piece.file].path, plan.formats[piece.file])[piece.start]
+            row, what = clip.row, f"{clip.audio}: "
+        lost.rows = 1
+        lost.hit("TPD009", place_of(piece.file, row), f"{what}the process that read it died")
         return lost
 
 
@@ -73,6 +88,8 @@ def whole_of(plan: Plan, parts: Iterator[Partial] | Sequence[Partial]) -> Partia
     unread = Partial(plan.options.keep)
     for file, why in plan.problems:
         unread.hit("TPD001", place_of(file, 0), why.removeprefix(f"{plan.files[file].path}: "))
+    for row, name in enumerate(plan.unreferenced, 1):
+        unread.hit("TPD242", place_of(len(plan.files) - 1, row), name)
     return merged([unread, *parts], plan.options.keep)
 
 

@@ -46,7 +46,9 @@ APART = {
 }
 #: those of them that look at what there is before training -> the modules of their checks
 PREFLIGHT = {
-    "data": tuple(f"preflight.checks.{name}" for name in ("files", "text", "chat", "pairs", "sameness")),
+    "data": tuple(
+        f"preflight.checks.{name}" for name in ("files", "text", "chat", "pairs", "sameness", "audio", "transcripts")
+    ),
 }
 
 

@@ -131,6 +131,7 @@ def empty_turn(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     "TPD129",
     "template-tokens",
     WARN,
+    "speech",
     *TEXTUAL,
     fix="Take the turns from before they were rendered, or remove the markers.",
 )

@@ -23,7 +23,7 @@ def empty_text(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     yield from found.told("TPD101", FAIL, "have no text")
 
 
-@check("TPD102", "control-characters", WARN, *TEXTUAL, fix="Remove them.")
+@check("TPD102", "control-characters", WARN, "speech", *TEXTUAL, fix="Remove them.")
 def control_characters(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """A text has null bytes or other control characters.
 
@@ -37,7 +37,12 @@ def control_characters(found: Found, t: DataThresholds) -> Iterator[Sighting]:
 
 
 @check(
-    "TPD104", "mojibake", WARN, *TEXTUAL, fix="Decode the source as UTF-8; what is damaged can often be encoded back."
+    "TPD104",
+    "mojibake",
+    WARN,
+    "speech",
+    *TEXTUAL,
+    fix="Decode the source as UTF-8; what is damaged can often be encoded back.",
 )
 def mojibake(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """UTF-8 was read as Latin-1 or Windows-1252: letters became two or three signs.
@@ -51,7 +56,7 @@ def mojibake(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     yield from found.told("TPD104", WARN, "look as if UTF-8 had been read as another encoding")
 
 
-@check("TPD105", "hidden-characters", WARN, *TEXTUAL, fix="Remove them.")
+@check("TPD105", "hidden-characters", WARN, "speech", *TEXTUAL, fix="Remove them.")
 def hidden_characters(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """A text has characters that nobody sees: zero-width spaces, soft hyphens, direction marks, tags.
 
@@ -65,7 +70,7 @@ def hidden_characters(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     yield from found.told("TPD105", WARN, "have hidden characters")
 
 
-@check("TPD107", "html-leftovers", INFO, *TEXTUAL, fix="Clean the text, unless it is about HTML.")
+@check("TPD107", "html-leftovers", INFO, "speech", *TEXTUAL, fix="Clean the text, unless it is about HTML.")
 def html_leftovers(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """A text has tags or entities of HTML.
 
@@ -91,7 +96,7 @@ def repetition(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     yield from found.told("TPD110", WARN, "repeat themselves")
 
 
-@check("TPD112", "personal-data", INFO, *TEXTUAL, fix="Mask them, if the people did not agree.")
+@check("TPD112", "personal-data", INFO, "speech", *TEXTUAL, fix="Mask them, if the people did not agree.")
 def personal_data(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """A text has what looks like an e-mail address, a telephone, card or social-security number.
 
@@ -131,7 +136,7 @@ def escaped_characters(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     yield from found.told("TPD115", INFO, "have escape sequences for characters")
 
 
-@check("TPD119", "lone-surrogate", WARN, *TEXTUAL, fix="Replace it, or take the text from its source again.")
+@check("TPD119", "lone-surrogate", WARN, "speech", *TEXTUAL, fix="Replace it, or take the text from its source again.")
 def lone_surrogate(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """A text has half of a pair of surrogates, which is no character.
 
@@ -144,7 +149,9 @@ def lone_surrogate(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     yield from found.told("TPD119", WARN, "have half of a surrogate pair")
 
 
-@check("TPD103", "replacement-character", FAIL, *TEXTUAL, fix="Decode the source with the encoding that it has.")
+@check(
+    "TPD103", "replacement-character", FAIL, "speech", *TEXTUAL, fix="Decode the source with the encoding that it has."
+)
 def replacement_character(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """A text has the character U+FFFD, which stands where something could not be decoded.
 
@@ -158,7 +165,7 @@ def replacement_character(found: Found, t: DataThresholds) -> Iterator[Sighting]
     yield from found.told("TPD103", severity, "have replacement characters", replaced_fail=t.replaced_fail)
 
 
-@check("TPD106", "mixed-script-words", WARN, *TEXTUAL, fix="Replace the letters that only look alike.")
+@check("TPD106", "mixed-script-words", WARN, "speech", *TEXTUAL, fix="Replace the letters that only look alike.")
 def mixed_script_words(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """A word mixes Latin with Cyrillic or Greek letters.
 
@@ -172,7 +179,7 @@ def mixed_script_words(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     yield from found.told("TPD106", severity, "have words that mix scripts", odd_rare=t.odd_rare)
 
 
-@check("TPD117", "decomposed-characters", WARN, *TEXTUAL, fix="Normalise all texts to NFC.")
+@check("TPD117", "decomposed-characters", WARN, "speech", *TEXTUAL, fix="Normalise all texts to NFC.")
 def decomposed_characters(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """A text writes letters with accents as two characters (NFD), while most of the data does not.
 

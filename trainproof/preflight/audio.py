@@ -1,0 +1,249 @@
+"""Sound files as samples, and what is measured on them. WAV is read here, by its chunks; other formats by soundfile."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainproof.preflight.extras import needed
+
+Samples = NDArray[np.float32]
+
+#: no clip is larger: four hours of 48 kHz stereo in 24 bits
+MOST_BYTES = 4 * 1024**3
+FRAME_SECONDS = 0.02
+#: a frame this much under the clip's loud frames (95th percentile) is silence
+SILENCE_DB = 40.0
+#: frames that the spectrum is averaged over, and samples of each
+SPECTRUM_FRAMES, SPECTRUM_SIZE = 32, 1024
+_FLOOR = 1e-10
+
+
+class AudioError(Exception):
+    """A clip that cannot be decoded; the check that tells it, and why."""
+
+    def __init__(self, code: str, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class Sound(NamedTuple):
+    """A decoded clip: samples of shape (frames, channels) between -1 and 1; `lacks` are the frames that its header promised."""
+
+    samples: Samples
+    rate: int
+    bits: int
+    lacks: int
+    real: str
+    digest: int
+
+
+class Measures(NamedTuple):
+    """Numbers of one clip. Levels in dB of full scale, times in seconds."""
+
+    seconds: float
+    rate: int
+    channels: int
+    bits: int
+    peak: float
+    offset: float
+    clipped: int
+    unreal: int
+    lead: float
+    trail: float
+    gap: float
+    speech: float
+    level: float
+    dynamic: float
+    high: float
+    opposed: float
+    digest: int
+    shape: int
+
+
+def read_sound(path: str, data: bytes | None = None) -> Sound:
+    """A clip from a file, or from `data`. Raises AudioError, and InputError where a library is missing."""
+    if data is None:
+        try:
+            if Path(path).stat().st_size > MOST_BYTES:
+                raise AudioError("TPD201", f"over {MOST_BYTES >> 30} GiB")
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise AudioError(
+                "TPD241" if isinstance(error, FileNotFoundError) else "TPD201", error.strerror or str(error)
+            ) from None
+    if not data:
+        raise AudioError("TPD201", "an empty file")
+    if data[:4] in (b"RIFF", b"RF64") and data[8:12] == b"WAVE":
+        return _wave(data)
+    return _other(data)
+
+
+def _other(data: bytes) -> Sound:
+    known = {b"fLaC": "flac", b"OggS": "ogg", b"ID3": "mp3", b"FORM": "aiff"}
+    real = next((name for magic, name in known.items() if data.startswith(magic)), "mp3" if data[0] == 0xFF else "")
+    if not real:
+        raise AudioError("TPD201", f"no audio: begins with {data[:8]!r}")
+    soundfile = needed("soundfile", "FLAC, OGG and MP3 files")
+    try:
+        samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
+    except Exception as error:  # whatever the decoder raises
+        raise AudioError("TPD201", str(error).splitlines()[0][:80]) from None
+    if not len(samples):
+        raise AudioError("TPD201", "no samples")
+    return Sound(samples, int(rate), 0, 0, real, _digest(samples.tobytes()))
+
+
+def _wave(data: bytes) -> Sound:
+    layout, start, size = _chunks(data)
+    if layout is None or start == 0:
+        raise AudioError("TPD201", "a WAV file without its fmt or data chunk")
+    kind, channels, rate, block, bits = layout
+    if not (channels and rate and block) or block != channels * ((bits + 7) // 8) or (kind, bits) not in _DECODERS:
+        raise AudioError("TPD201", f"a WAV format that is not known: {kind}, {channels} channels, {bits} bits")
+    body = data[start : start + size]
+    body = body[: len(body) // block * block]
+    lacks = 0 if size in (0, 0xFFFFFFFF) else (size - len(data[start : start + size])) // block
+    if size in (0, 0xFFFFFFFF):
+        body = data[start:][: len(data[start:]) // block * block]
+    if not body:
+        raise AudioError("TPD201", "no samples")
+    samples = _DECODERS[kind, bits](body).reshape(-1, channels)
+    return Sound(samples, rate, bits, lacks, "wav", _digest(body))
+
+
+def _chunks(data: bytes) -> tuple[tuple[int, int, int, int, int] | None, int, int]:
+    """(format, where the samples begin, how many bytes the header promises)."""
+    at, layout = 12, None
+    while at + 8 <= len(data):
+        name, size = data[at : at + 4], struct.unpack_from("<I", data, at + 4)[0]
+        if name == b"fmt " and at + 24 <= len(data):
+            kind, channels, rate, _, block, bits = struct.unpack_from("<HHIIHH", data, at + 8)
+            if kind == 0xFFFE and at + 34 <= len(data):
+                kind = struct.unpack_from("<H", data, at + 32)[0]
+            layout = (kind, channels, rate, block, bits)
+        elif name == b"data":
+            return layout, at + 8, size
+        at += 8 + size + size % 2
+    return layout, 0, 0
+
+
+def _pcm24(body: bytes) -> Samples:
+    raw = np.frombuffer(body, np.uint8).reshape(-1, 3)
+    wide = np.zeros((len(raw), 4), np.uint8)
+    wide[:, 1:] = raw
+    return (wide.view("<i4").ravel() / 2147483648.0).astype(np.float32)
+
+
+_DECODERS: dict[tuple[int, int], Any] = {
+    (1, 8): lambda body: (np.frombuffer(body, np.uint8).astype(np.float32) - 128) / 128,
+    (1, 16): lambda body: np.frombuffer(body, "<i2").astype(np.float32) / 32768,
+    (1, 24): _pcm24,
+    (1, 32): lambda body: (np.frombuffer(body, "<i4") / 2147483648.0).astype(np.float32),
+    (3, 32): lambda body: np.frombuffer(body, "<f4").astype(np.float32),
+    (3, 64): lambda body: np.frombuffer(body, "<f8").astype(np.float32),
+}
+
+
+def _digest(body: bytes) -> int:
+    """A number of 63 bits of the samples' bytes."""
+    return (zlib.crc32(body) << 31 ^ zlib.adler32(body)) & (2**63 - 1)
+
+
+def measured(sound: Sound) -> Measures:
+    """What the checks look at."""
+    both = sound.samples
+    x = both[:, 0] if both.shape[1] == 1 else both.mean(axis=1)
+    unreal = int(np.count_nonzero(~np.isfinite(both)))
+    if unreal:
+        x = np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
+    peak = float(max(x.max(), -x.min())) if len(x) else 0.0
+    width = max(1, int(sound.rate * FRAME_SECONDS))
+    frames = x[: len(x) // width * width].reshape(-1, width) if len(x) >= width else x[None, :]
+    levels = 10 * np.log10(np.einsum("ij,ij->i", frames, frames) / frames.shape[1] + _FLOOR)
+    lead, trail, gap, speech, loud = _silences(levels)
+    return Measures(
+        seconds=len(x) / sound.rate,
+        rate=sound.rate,
+        channels=both.shape[1],
+        bits=sound.bits,
+        peak=peak,
+        offset=float(x.mean()),
+        clipped=_flat_tops(x, peak),
+        unreal=unreal,
+        lead=lead,
+        trail=trail,
+        gap=gap,
+        speech=speech,
+        level=loud,
+        dynamic=loud - float(np.percentile(levels, 10)),
+        high=_high_band(x, sound.rate),
+        opposed=_opposed(both),
+        digest=sound.digest,
+        shape=_shape(levels),
+    )
+
+
+def _silences(levels: NDArray[Any]) -> tuple[float, float, float, float, float]:
+    """(leading, trailing, longest inner silence, seconds between first and last speech, level of the loud frames)."""
+    loud = float(np.percentile(levels, 95))
+    active = np.flatnonzero(levels > max(loud - SILENCE_DB, -90.0))
+    if not len(active):
+        return len(levels) * FRAME_SECONDS, 0.0, 0.0, 0.0, loud
+    gap = int(np.diff(active).max()) - 1 if len(active) > 1 else 0
+    lead, trail = int(active[0]), len(levels) - 1 - int(active[-1])
+    return (
+        lead * FRAME_SECONDS,
+        trail * FRAME_SECONDS,
+        gap * FRAME_SECONDS,
+        (int(active[-1]) - lead + 1) * FRAME_SECONDS,
+        loud,
+    )
+
+
+def _flat_tops(x: Samples, peak: float) -> int:
+    """Runs of at least three samples in a row at the clip's own positive or negative peak."""
+    if peak < 0.05:
+        return 0
+    runs = 0
+    for top in (x.max(), x.min()):
+        at = np.flatnonzero(x == top)
+        if len(at) >= 3:
+            lengths = np.diff(np.flatnonzero(np.r_[True, np.diff(at) != 1, True]))
+            runs += int(np.count_nonzero(lengths >= 3))
+    return runs
+
+
+def _high_band(x: Samples, rate: int) -> float:
+    """Energy above 5 kHz over all energy, in dB, in frames spread over the clip; NaN where there is no such band."""
+    if rate < 14_000 or len(x) < SPECTRUM_SIZE:
+        return float("nan")
+    starts = np.linspace(0, len(x) - SPECTRUM_SIZE, SPECTRUM_FRAMES).astype(np.int64)
+    frames = x[starts[:, None] + np.arange(SPECTRUM_SIZE)] * np.hanning(SPECTRUM_SIZE).astype(np.float32)
+    power = (np.abs(np.fft.rfft(frames, axis=1)) ** 2).sum(axis=0)
+    edge = int(5000 * SPECTRUM_SIZE / rate)
+    return float(10 * np.log10((power[edge:].sum() + _FLOOR) / (power.sum() + _FLOOR)))
+
+
+def _opposed(both: Samples) -> float:
+    """Correlation of the two channels; 0 for one channel."""
+    if both.shape[1] != 2:
+        return 0.0
+    left, right = both[:, 0].astype(np.float64), both[:, 1].astype(np.float64)
+    size = float(np.sqrt(np.dot(left, left) * np.dot(right, right)))
+    return float(np.dot(left, right) / size) if size > 0 else 0.0
+
+
+def _shape(levels: NDArray[Any]) -> int:
+    """63 bits of where the envelope rises: the same for a copy at another level; 0 for clips that are too short for it."""
+    if len(levels) < 64:
+        return 0
+    at = np.linspace(0, len(levels) - 1, 64).astype(np.int64)
+    rises = np.diff(np.round(levels[at], 1)) > 0
+    return int(np.packbits(np.r_[False, rises]).view(">u8")[0])

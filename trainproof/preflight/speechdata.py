@@ -1,0 +1,106 @@
+"""Collects what there is to see in the clips of a speech pack."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from trainproof.preflight.audio import AudioError, Measures, measured, read_sound
+from trainproof.preflight.clips import Clip
+from trainproof.preflight.found import Example, Options, Partial, place_of
+from trainproof.preflight.screens import screen
+
+_DIGITS = re.compile(r"\d")
+_SHORT = re.compile(
+    r"\b(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|etc|e\.g|i\.e|vs|approx|Nr|bzw|usw|z\.B)\.(?=\s|$|,)|\b(?:km|kg|cm|mm|kHz|Hz)\b|[%&@$€£§#]"
+)
+_SPACES = re.compile(r"^\s|\s$|\s{2,}|[\t\r\n]")
+_COLUMNS = tuple(Measures._fields)
+
+
+class SpeechCollector:
+    """Some clips of one manifest."""
+
+    def __init__(self, options: Options) -> None:
+        self.out = Partial(options.keep)
+        self._rows: list[tuple[float, ...]] = []
+        self._keys: list[tuple[int, int, int, int, int, int]] = []
+        self._speakers: list[str] = []
+
+    def collect(self, file: int, clips: Sequence[Clip]) -> Partial:
+        """What is in the clips."""
+        for clip in clips:
+            self.out.rows += 1
+            self._clip(place_of(file, clip.row), clip)
+        self._flush()
+        return self.out
+
+    def _clip(self, place: int, clip: Clip) -> None:
+        out = self.out
+        if clip.wrong is not None:
+            out.hit(clip.wrong.code, place, clip.wrong.why)
+            return
+        text = clip.text or ""
+        self._text(place, text)
+        try:
+            sound = read_sound(clip.audio or "", clip.data)
+        except AudioError as error:
+            out.hit(error.code, place, f"{clip.audio}: {error}")
+            return
+        measures = measured(sound)
+        name = clip.audio or ""
+        ending = Path(name).suffix.lower().lstrip(".")
+        if sound.lacks > 0:
+            out.hit("TPD202", place, f"{name} lacks {sound.lacks / sound.rate:.2f} s")
+        if ending and ending != sound.real and f".{ending}" in (".wav", ".flac", ".mp3", ".ogg"):
+            out.hit("TPD207", place, f"{name} is {sound.real}")
+        if clip.seconds is not None and abs(clip.seconds - measures.seconds) > max(0.1, 0.05 * measures.seconds):
+            out.hit(
+                "TPD222", place, f"{name} is {measures.seconds:.2f} s, declared {clip.seconds:.2f} s", measures.seconds
+            )
+        digest = blake2b(f"{Path(name).name}".encode("utf-8", "replace"), digest_size=8).digest()
+        said = blake2b(" ".join(text.lower().split()).encode("utf-8", "replace"), digest_size=8).digest()
+        self._rows.append(tuple(float(value) for value in measures[:-2]))
+        self._keys.append(
+            (
+                place,
+                measures.digest,
+                measures.shape,
+                int.from_bytes(said, "big") >> 1 if text.strip() else 0,
+                len(text.strip()),
+                int.from_bytes(digest, "big") >> 1,
+            )
+        )
+        self._speakers.append(clip.speaker[:64])
+
+    def _text(self, place: int, text: str) -> None:
+        out = self.out
+        if not text.strip():
+            out.hit("TPD231", place)
+            return
+        for code, excerpt in screen(text, text.encode("utf-8", "surrogatepass")):
+            out.hit(code, place, excerpt)
+        for code, pattern in (("TPD232", _DIGITS), ("TPD233", _SHORT), ("TPD234", _SPACES)):
+            if seen := pattern.search(text):
+                out.hit(code, place, text[max(0, seen.start() - 20) : seen.end() + 20])
+        for character in set(text):
+            if not character.isspace():
+                out.count("characters", character)
+                if out.counters["characters"][character] <= out.keep:
+                    out.examples.setdefault(f"character {character}", []).append(Example(place, math.nan, text[:60]))
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        numbers = np.array(self._rows)
+        keys = np.array(self._keys, np.int64)
+        columns = {name: numbers[:, i] for i, name in enumerate(_COLUMNS[:-2])}
+        self.out.add_table(
+            "clips", place=keys[:, 0], digest=keys[:, 1], shape=keys[:, 2], text=keys[:, 3], characters=keys[:, 4], name=keys[:, 5],
+            speaker=np.array(self._speakers, "U64"), **columns,
+        )  # fmt: skip
