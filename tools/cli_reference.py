@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 COMMANDS = (
-    *((), ("epoch",), ("watch",), ("compare",), ("checkpoint",), ("data",)),
+    *((), ("epoch",), ("watch",), ("compare",), ("checkpoint",), ("data",), ("merge",)),
     *(("baseline",), ("baseline", "add"), ("rule",), ("rules",)),
 )
 

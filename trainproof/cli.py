@@ -242,6 +242,8 @@ def baseline_remove(name: str, store: str) -> int:
 @click.option("--sample-rate", type=click.IntRange(1), metavar="HZ", help="What the trainer is configured for.")
 @click.option("--near/--no-near", default=True, show_default=True, help="Look for near duplicates.")
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes; default: one a processor.")
+@click.option("--shard", metavar="I/N", help="Work on this share only, and write what was found to --partial.")
+@click.option("--partial", metavar="FILE", help="Where a shard goes; `trainproof merge` judges all shards.")
 @_judging
 def data(**options: Any) -> int:
     """Judge data before training: what is malformed, empty, odd, repeated, leaked or lost.
@@ -252,6 +254,17 @@ def data(**options: Any) -> int:
 
     own = {name: options.pop(name) for name in DataOptions._fields}
     return run_data(DataOptions(**own), options)
+
+
+@app.command()
+@click.argument("partials", nargs=-1, required=True, metavar="PARTIAL...")
+@click.option("--rejects", metavar="FILE", help="Write every bad record with its reason there, as JSON lines.")
+@_judging
+def merge(partials: tuple[str, ...], rejects: str | None, **options: Any) -> int:
+    """Judge data from the partials of all its shards: the report is that of one process."""
+    from trainproof.preflight_command import run_merge
+
+    return run_merge(partials, rejects, options)
 
 
 @app.command()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +15,11 @@ from trainproof.errors import UsageError
 from trainproof.judge import Settings, check_selectors, report_of
 from trainproof.output import report_stem, tell, write_whole
 from trainproof.preflight import found as collected
-from trainproof.preflight.found import Found
+from trainproof.preflight.found import Found, merged
 from trainproof.preflight.inputs import Plan, plan_of
 from trainproof.preflight.judging import judge_found
 from trainproof.preflight.running import run_pieces, usual_workers, whole_of
+from trainproof.preflight.sharding import load_all, save, share_of
 from trainproof.verdict import RunReport, Verdict
 
 #: places that are kept with an excerpt when all have to be named
@@ -34,21 +38,65 @@ class DataOptions(NamedTuple):
     sample_rate: int | None = None
     near: bool = True
     workers: int | None = None
+    shard: str | None = None
+    partial: str | None = None
 
 
 def run_data(own: DataOptions, shared: Mapping[str, Any]) -> int:
     """Judge data, print and write the reports; the exit code. Raises TrainproofError."""
     options = Options(paths=(*own.paths, *own.held_out), **shared)
     check_outputs(options)
+    for target in (own.rejects, own.partial):  # neither may overwrite what is judged
+        check_outputs(options._replace(output=target, html=None))
     settings = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
     check_selectors(settings)
     if (own.max_length is None) != (own.tokenizer is None):
         raise UsageError("--max-length and --tokenizer: each needs the other")
     plan = plan_of(own.paths, own.held_out, own.kind, _collecting(own))
-    parts = run_pieces(plan, plan.pieces, own.workers or usual_workers())
+    if own.shard or own.partial:
+        return _run_shard(own, plan, options)
+    with progress(len(plan.pieces)) as seen:
+        parts = list(run_pieces(plan, plan.pieces, own.workers or usual_workers(), seen))
     return give_data(
         plan, Found(plan.kind, plan.files, whole_of(plan, parts), plan.options), own.rejects, settings, options
     )
+
+
+def _run_shard(own: DataOptions, plan: Plan, options: Options) -> int:
+    """Work on a share of the pieces, and write what was found to a file, for `trainproof merge`."""
+    if not (own.shard and own.partial):
+        raise UsageError("--shard and --partial: each needs the other")
+    done = share_of(plan, own.shard)
+    with progress(len(done)) as seen:
+        parts = list(run_pieces(plan, [plan.pieces[i] for i in done], own.workers or usual_workers(), seen))
+    save(Path(own.partial), options.paths, plan, done, merged(parts, plan.options.keep))
+    tell(f"{own.partial}: {len(done)} of {len(plan.pieces)} pieces; judge all shards with `trainproof merge`")
+    return 0
+
+
+def run_merge(partials: tuple[str, ...], rejects: str | None, shared: Mapping[str, Any]) -> int:
+    """Judge the shards of one dataset together; the exit code. Raises TrainproofError."""
+    check_outputs(Options(paths=partials, **shared))
+    paths, plan, parts = load_all(partials)
+    options = Options(paths=paths, **shared)
+    settings = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
+    if rejects and plan.options.keep < ALL:
+        tell("--rejects: reasons are kept for all records only when the shards were made with --rejects too")
+    return give_data(
+        plan, Found(plan.kind, plan.files, whole_of(plan, parts), plan.options), rejects, settings, options
+    )
+
+
+@contextmanager
+def progress(length: int) -> Iterator[Callable[[], None]]:
+    """Gives what is to be called after each piece; a bar where standard error is a terminal."""
+    if length < 2 or sys.stderr is None or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    import click
+
+    with click.progressbar(length=length, label="reading", file=sys.stderr) as bar:
+        yield lambda: bar.update(1)
 
 
 def _collecting(own: DataOptions) -> collected.Options:
@@ -72,8 +120,6 @@ def give_data(plan: Plan, found: Found, rejects: str | None, settings: Settings,
 
 def _write_rejects(path: Path, found: Found, judged: RunReport) -> int:
     """One JSON object a line for every record that a finding over INFO names: file, row, rule, name and reason."""
-    import msgspec
-
     lines = io.StringIO()
     rows = set()
     for finding in judged.findings:
@@ -83,6 +129,6 @@ def _write_rejects(path: Path, found: Found, judged: RunReport) -> int:
             file, row = found.where(place)
             rows.add(place)
             record = {"file": file, "row": row, "rule": finding.rule, "name": finding.name, "reason": reason}
-            lines.write(msgspec.json.encode(record).decode() + "\n")
+            lines.write(json.dumps(record) + "\n")  # in ASCII: a reason may have half a surrogate pair
     write_whole(path, lines.getvalue())
     return len(rows)

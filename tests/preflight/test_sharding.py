@@ -1,0 +1,80 @@
+"""Shards merged give the same bytes as one process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.preflight.helpers import jsonl
+from tests.preflight.test_data import run
+from tools.speech_faults import SPEECH_FAULTS, clean_items, write_pack
+from tools.speech_faults import with_faults as with_speech_faults
+from tools.text_faults import CHAT_FAULTS, clean_chats, with_faults, write
+from trainproof.errors import InputError
+from trainproof.preflight import inputs, rows, running, sharding
+from trainproof.preflight.found import Options, merged
+from trainproof.preflight_command import DataOptions, run_data, run_merge
+
+JSON = {"output_format": "json", "no_html": True, "quiet": True}
+
+
+@pytest.mark.parametrize("kind", ["chat", "speech"])
+def test_shards_give_the_bytes_of_one_process(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "PIECE_BYTES", 50_000)
+    monkeypatch.setattr(inputs, "CLIPS", 20)
+    if kind == "chat":
+        lines, _ = with_faults(list(clean_chats(500)), CHAT_FAULTS, 2)
+        path = write(tmp_path / "chats.jsonl", lines)
+    else:
+        path = write_pack(tmp_path / "pack", with_speech_faults(clean_items(120), 1, SPEECH_FAULTS)[0])
+    own = DataOptions((str(path),), workers=1, rejects=str(tmp_path / "whole.rejects"))
+    assert run_data(own, {**JSON, "output": str(tmp_path / "whole.json")}) == 1
+    for i in (1, 2, 3):
+        run_data(own._replace(shard=f"{i}/3", partial=str(tmp_path / f"{i}.part")), JSON)
+    partials = tuple(str(tmp_path / f"{i}.part") for i in (3, 1, 2))
+    assert run_merge(partials, str(tmp_path / "merged.rejects"), {**JSON, "output": str(tmp_path / "merged.json")}) == 1
+    assert (tmp_path / "merged.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
+    assert (tmp_path / "merged.rejects").read_bytes() == (tmp_path / "whole.rejects").read_bytes()
+    with pytest.raises(InputError, match="name all shards"):
+        run_merge(partials[:2], None, JSON)
+    with pytest.raises(InputError, match="name each shard once"):
+        run_merge((*partials, partials[0]), None, JSON)
+
+
+def test_what_is_no_partial_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    np.save(tmp_path / "pickled.npy", np.array([{}], object), allow_pickle=True)
+    (tmp_path / "text").write_text("nothing")
+    for name in ("other.npz", "pickled.npy", "text", "missing"):
+        with pytest.raises(InputError, match="partial"):
+            sharding.load(str(tmp_path / name))
+
+
+def test_a_worker_that_is_killed_once_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = jsonl(tmp_path / "chats.jsonl", *clean_chats(200))
+    monkeypatch.setattr(rows, "PIECE_BYTES", 30_000)
+    plan = inputs.plan_of([str(path)], [], None, Options())
+    whole = merged(running.run_pieces(plan, plan.pieces, 1))
+    monkeypatch.setattr(running, "partial_of", _killed_once)
+    monkeypatch.setenv("KILLED", str(tmp_path / "killed"))
+    again = merged(running.run_pieces(plan, plan.pieces, 2))
+    assert (tmp_path / "killed").exists()
+    assert (again.rows, again.places) == (whole.rows, whole.places)
+
+
+def _killed_once(plan: inputs.Plan, piece: rows.Piece) -> object:
+    flag = Path(os.environ["KILLED"])
+    if piece.start and not flag.exists():
+        flag.touch()
+        os._exit(9)
+    return running.partial_of(plan, piece)
+
+
+def test_wrong_shards_are_one_line(tmp_path: Path) -> None:
+    jsonl(tmp_path / "chats.jsonl", *clean_chats(5))
+    for arguments in (("--shard", "0/2", "--partial", "p"), ("--shard", "1/2"), ("--partial", "p")):
+        done = run("chats.jsonl", *arguments, cwd=tmp_path)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)

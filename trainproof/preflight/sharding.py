@@ -1,0 +1,118 @@
+"""A share of the work as a file, and files as one: for any scheduler that can run a command on several machines.
+
+A partial is a NumPy archive without pickles: places, tables and a JSON header. Merged, it gives the same bytes as one process does.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from trainproof.errors import InputError, UsageError
+from trainproof.preflight.found import Example, Partial
+from trainproof.preflight.inputs import Plan
+
+VERSION = 1
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What a partial is of. `done` are the pieces of the plan that are in it."""
+
+    version: int
+    paths: tuple[str, ...]
+    plan: Plan
+    done: tuple[int, ...]
+    rows: int
+    counters: dict[str, dict[str, int]]
+    examples: dict[str, list[tuple[int, float | None, str]]]
+
+
+def share_of(plan: Plan, shard: str) -> list[int]:
+    """The pieces of shard "i/n", i from 1. Raises UsageError."""
+    index, _, count = shard.partition("/")
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise UsageError(f"--shard {shard}: expected i/n, such as 1/4 to 4/4")
+    return list(range(int(index) - 1, len(plan.pieces), int(count)))
+
+
+def save(path: Path, paths: tuple[str, ...], plan: Plan, done: Sequence[int], part: Partial) -> None:
+    """Write a partial, whole or not at all. Raises InputError."""
+    examples = {
+        code: [(e.place, None if e.value != e.value else e.value, e.excerpt) for e in found]
+        for code, found in part.examples.items()
+    }
+    header = Header(
+        VERSION, paths, plan, tuple(done), part.rows, {n: dict(c) for n, c in part.counters.items()}, examples
+    )
+    arrays: dict[str, Any] = {f"places/{code}": np.array(places, np.int64) for code, places in part.places.items()}
+    for name, columns in part.tables.items():
+        arrays |= {f"table/{name}/{column}": np.concatenate(pieces) for column, pieces in columns.items()}
+    packed = io.BytesIO()
+    text = json.dumps(msgspec.to_builtins(header))  # in ASCII: half a surrogate pair in an excerpt survives
+    np.savez_compressed(packed, header=np.frombuffer(text.encode(), np.uint8), **arrays)
+    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(packed.getbuffer())
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def load(path: str) -> tuple[Header, Partial]:
+    """Read a partial. Raises InputError for what is none."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            document = json.loads(archive["header"].tobytes())
+            header = msgspec.convert(document, Header)
+            part = Partial(header.plan.options.keep)
+            for name in archive.files:
+                kind, _, rest = name.partition("/")
+                if kind == "places":
+                    part.places[rest] = archive[name].tolist()
+                elif kind == "table":
+                    table, _, column = rest.partition("/")
+                    part.tables.setdefault(table, {})[column] = [archive[name]]
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; expected a partial of `trainproof data --shard`") from None
+    except (OSError, ValueError, KeyError, EOFError, RecursionError, zipfile.BadZipFile, msgspec.MsgspecError) as error:
+        raise InputError(f"{path}: no partial of `trainproof data --shard` ({str(error)[:80]})") from None
+    if header.version != VERSION:
+        raise InputError(f"{path}: a partial of version {header.version}, expected {VERSION}")
+    part.rows = header.rows
+    part.counters = {name: Counter(counts) for name, counts in header.counters.items()}
+    part.examples = {
+        code: [Example(place, float("nan") if value is None else value, excerpt) for place, value, excerpt in found]
+        for code, found in header.examples.items()
+    }
+    return header, part
+
+
+def load_all(paths: Sequence[str]) -> tuple[tuple[str, ...], Plan, list[Partial]]:
+    """(the inputs, the plan, all parts). Raises InputError when they are not of one plan, or do not make it whole."""
+    first, part = load(paths[0])
+    parts, done = [part], list(first.done)
+    for path in paths[1:]:
+        header, part = load(path)
+        if header.plan != first.plan or header.paths != first.paths:
+            raise InputError(f"{path}: of other data or options than {paths[0]}")
+        if set(header.done) & set(done):
+            raise InputError(f"{path}: has pieces that another partial has too; name each shard once")
+        done += header.done
+        parts.append(part)
+    missing = len(first.plan.pieces) - len(done)
+    if missing:
+        raise InputError(f"{missing} of {len(first.plan.pieces)} pieces are in none of the partials; name all shards")
+    return first.paths, first.plan, parts
