@@ -10,7 +10,7 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import trainproof
@@ -283,6 +283,7 @@ VALUES = st.lists(
 
 
 @settings(max_examples=30, deadline=None)
+@example([1.0, 1.5e95], [], [1.0, 8.6e-214], [], "lm")  # a ratio that no float holds
 @given(
     mine=VALUES,
     theirs=VALUES,

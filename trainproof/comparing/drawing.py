@@ -49,7 +49,7 @@ def _drawn(name: str, pairs: Pairs, value: Floats) -> tuple[str, tuple[int, ...]
 def _ratio(baseline: int, pairs: Pairs, count: int) -> tuple[str, tuple[int, ...], tuple[float, ...]] | None:
     if pairs.scale is not None:
         return None
-    return _drawn("ratio" if count == 1 else f"ratio to baseline {baseline + 1}", pairs, pairs.run / pairs.base)
+    return _drawn("ratio" if count == 1 else f"ratio to baseline {baseline + 1}", pairs, np.exp(pairs.ratio))
 
 
 def _band(each: Sequence[Pairs]) -> tuple[str, tuple[int, ...], tuple[float, ...], tuple[float, ...]]:
