@@ -30,7 +30,7 @@ LAYERS = (
     ("apart",),
     ("judge", "profiles"),
     ("folding", "panels", "decimate"),
-    ("rules", "preflight.checks", "preflight.found"),
+    ("rules", "preflight.checks", "preflight.found", "preflight.batch"),
     ("comparing", "checkpoint", "preflight.near"),
     ("readers", "stats", "thresholds"),
     ("names", "segments", "objective"),

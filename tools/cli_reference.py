@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 COMMANDS = (
-    *((), ("epoch",), ("watch",), ("compare",), ("checkpoint",), ("data",), ("merge",)),
+    *((), ("epoch",), ("watch",), ("compare",), ("checkpoint",), ("data",), ("merge",), ("objective",)),
     *(("baseline",), ("baseline", "add"), ("rule",), ("rules",)),
 )
 

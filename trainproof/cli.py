@@ -268,6 +268,24 @@ def merge(partials: tuple[str, ...], rejects: str | None, **options: Any) -> int
 
 
 @app.command()
+@click.argument("spec", metavar="BATCH")
+@click.option("--ignore-index", type=int, default=-100, show_default=True, help="The label that the loss ignores.")
+@click.option("--eos", type=int, metavar="ID", help="The end token.")
+@click.option("--pad", type=int, metavar="ID", help="The padding token.")
+@click.option("--shift", type=click.Choice(["model", "data"]), help="Who shifts labels against inputs.")
+@_judging
+def objective(spec: str, ignore_index: int, eos: int | None, pad: int | None, shift: str | None, **options: Any) -> int:
+    """Judge what the loss is given: labels out of range, masked rows, shifts, ends that are never learned.
+
+    BATCH is a .npz or .safetensors file with labels, and logits and input_ids where there are any; or FILE.py:FUNCTION, which is run
+    and returns (logits, labels) or a dict.
+    """
+    from trainproof.preflight_command import run_objective
+
+    return run_objective(spec, ignore_index, eos, pad, shift, options)
+
+
+@app.command()
 @click.argument("code")
 def rule(code: str) -> int:
     """Explain the rule CODE (TP203, or its name): what it sees, why it matters, its limits, its traps."""

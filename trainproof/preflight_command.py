@@ -99,6 +99,27 @@ def progress(length: int) -> Iterator[Callable[[], None]]:
         yield lambda: bar.update(1)
 
 
+def run_objective(
+    spec: str, ignore_index: int, eos: int | None, pad: int | None, shift: str | None, shared: Mapping[str, Any]
+) -> int:
+    """Judge one batch of a training run; the exit code. Raises TrainproofError."""
+    from trainproof.apart import Subject, judge_apart
+    from trainproof.preflight import batch as batches
+
+    options = Options(paths=(spec,), **shared)
+    check_outputs(options)
+    settings = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
+    check_selectors(settings)
+    batch = batches.read_batch(spec, batches.Settings(ignore_index, eos, pad, shift))
+    form = f"{spec.rpartition('.')[2].partition(':')[0]} {' x '.join(map(str, batch.labels.shape))}"
+    judged = judge_apart("objective", batch, Subject(spec, "batch", form, len(batch.labels)), settings)
+    report = report_of([judged], "objective")
+    give_report(report, options)
+    if not options.no_html:
+        write_html(report, options, f"objective-{report_stem((spec.partition(':')[0],))}")
+    return exit_code(report, judged.verdict is Verdict.SKIP, options)
+
+
 def _collecting(own: DataOptions) -> collected.Options:
     keep = ALL if own.rejects else collected.MOST_EXAMPLES
     return collected.Options(own.max_length, own.tokenizer, sample_rate=own.sample_rate, near=own.near, keep=keep)

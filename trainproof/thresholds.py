@@ -862,6 +862,24 @@ class DataThresholds(msgspec.Struct, frozen=True):
     label_records: int = 100
 
 
+class BatchThresholds(msgspec.Struct, frozen=True):
+    """Family TPO: one batch before training."""
+
+    # TPO105 rows-without-labels. Source: convention.
+    masked_fail: float = 0.2  # of the rows
+
+    # TPO106 label-shift. Source: convention (labels that are the inputs are so nearly everywhere).
+    shift_share: float = 0.9  # of the labels that count
+
+    # TPO110 classes-without-targets. Source: convention.
+    classes_most: int = 1000
+    classes_labels: float = 20.0  # labels a class
+
+    # TPO112 loss-above-chance. Source: convention.
+    chance_times: float = 1.5
+    chance_more: float = 1.0  # nats
+
+
 class Thresholds(msgspec.Struct, frozen=True):
     """All thresholds, one group a rule family (the field is the family's module name)."""
 
@@ -880,6 +898,7 @@ class Thresholds(msgspec.Struct, frozen=True):
     architecture: ArchitectureThresholds = ArchitectureThresholds()
     checkpoint: CheckpointThresholds = CheckpointThresholds()
     data: DataThresholds = DataThresholds()
+    objective: BatchThresholds = BatchThresholds()
 
     def with_overrides(self, overrides: dict[str, float]) -> Thresholds:
         """These thresholds with `family.field` keys replaced. Raises UsageError for an unknown key."""

@@ -35,6 +35,7 @@ FAMILIES = {
     "TP98": "comparison",
     "TP99": "checkpoint",
     "TPD": "data",
+    "TPO": "objective",
 }
 #: the family whose rules look at a Comparison with baselines, not at one log
 COMPARISON = "comparison"
@@ -43,12 +44,14 @@ APART = {
     COMPARISON: "a baseline",
     "checkpoint": "a checkpoint",
     "data": "data",
+    "objective": "a batch",
 }
 #: those of them that look at what there is before training -> the modules of their checks
 PREFLIGHT = {
     "data": tuple(
         f"preflight.checks.{name}" for name in ("files", "text", "chat", "pairs", "sameness", "audio", "transcripts")
     ),
+    "objective": ("preflight.checks.objective",),
 }
 
 
