@@ -212,7 +212,9 @@ def block_medians(x: Floats, blocks: int = TREND_BLOCKS) -> Floats:
     if len(x) <= blocks:
         return x
     width = len(x) // blocks
-    return row_median(np.sort(x[len(x) - width * blocks :].reshape(blocks, width), axis=1))
+    middle = sorted({(width - 1) // 2, width // 2})
+    rows = np.partition(x[len(x) - width * blocks :].reshape(blocks, width), middle, axis=1)
+    return row_median(rows)
 
 
 @lru_cache(maxsize=2 * TREND_BLOCKS)

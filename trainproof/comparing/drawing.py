@@ -49,7 +49,8 @@ def _drawn(name: str, pairs: Pairs, value: Floats) -> tuple[str, tuple[int, ...]
 def _ratio(baseline: int, pairs: Pairs, count: int) -> tuple[str, tuple[int, ...], tuple[float, ...]] | None:
     if pairs.scale is not None:
         return None
-    return _drawn("ratio" if count == 1 else f"ratio to baseline {baseline + 1}", pairs, np.exp(pairs.ratio))
+    name, steps, logs = _drawn("ratio" if count == 1 else f"ratio to baseline {baseline + 1}", pairs, pairs.ratio)
+    return name, steps, tuple(np.exp(logs).tolist())
 
 
 def _band(each: Sequence[Pairs]) -> tuple[str, tuple[int, ...], tuple[float, ...], tuple[float, ...]]:

@@ -49,6 +49,7 @@ class LogReference:
     def __init__(self, label: str, frame: Frame) -> None:
         self.label, self.frame = label, frame
         self.source, self.objective, self.facts = frame.source, frame.objective, frame.facts
+        self._positions: dict[int, Floats] = {}  # metrics that are logged together share their steps
 
     def metrics(self) -> Iterator[str]:
         return iter(self.frame)
@@ -57,7 +58,10 @@ class LogReference:
         series = self.frame.get(metric)
         if series is None or not len(series):
             return None
-        return Curve(series.step.astype(np.float64), series.value, series.step, series.line)
+        key = id(series.step)
+        if key not in self._positions:
+            self._positions[key] = series.step.astype(np.float64)
+        return Curve(self._positions[key], series.value, series.step, series.line)
 
     def original_name(self, metric: str) -> str | None:
         return self.frame.original_names.get(metric)
