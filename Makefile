@@ -49,9 +49,10 @@ bench: $(DEV)  ## measure speed as ratios against named libraries
 fuzz: $(DEV)  ## read 10,000 damaged logs a format (about an hour)
 	$(BIN)/python -m tools.fuzz
 
-test-frameworks: $(DEV)  ## compare the readers with the frameworks' own (installs tensorboard, wandb and mlflow-skinny)
+test-frameworks: $(DEV)  ## compare the readers with the frameworks' own, and run the callbacks in real trainings (installs the frameworks)
 	$(BIN)/python -m pip install -q -r tests/data/requirements-readers.txt -c constraints-dev.txt
-	$(BIN)/python -m pytest -q -m frameworks
+	$(BIN)/python -m pip install -q -r tests/integrations/requirements.txt -c constraints-dev.txt
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m frameworks
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -212,11 +212,23 @@ def comparison(folder: Path) -> list[Ratio]:
     return [Ratio("two logs of 1,000,000 records: compare", "reading both", comparing, reading, 1.2)]
 
 
+def live(folder: Path) -> list[Ratio]:
+    """A guardian inside of a training loop, and a watch from outside of it."""
+    from benchmarks.live import ALLOWED_MS, GUARDED, WATCHED, bytes_watched, guarded, produced
+
+    alone, together = alternate(1, produced, guarded)
+    read, size = bytes_watched(write_jsonl(folder / "watched.jsonl", WATCHED), folder / "growing.jsonl")
+    return [
+        Ratio("a guardian, a record of 100,000", "0.1 % of 50 ms", 1e3 * (together - alone) / GUARDED, ALLOWED_MS, 1.0, "ms"),
+        Ratio("watch: bytes read of 1,000,000 records", "file size", read / 2**20, size / 2**20, 1.0, "MiB"),
+    ]
+
+
 def main() -> int:
     print(f"{'what':50} {'against':20} {'measured':>13} {'base':>13} {'ratio':>6} {'limit':>6}")
     over = 0
     with tempfile.TemporaryDirectory() as folder:
-        for part in (cold, jsonl, comparison, trainer_state, small_runs, console, event_files, growth):
+        for part in (cold, jsonl, comparison, trainer_state, small_runs, console, event_files, growth, live):
             for row in part(Path(folder)):
                 bad = row.value > row.limit
                 over += bad

@@ -19,7 +19,7 @@ PACKAGE = Path(trainproof.__file__).parent
 LAYERS = (
     ("__main__", "cli"),
     ("compare_command", "checkpoint_command", "preflight_command"),
-    ("watch_command",),
+    ("watch_command", "integrations"),
     ("watching",),
     ("guardian", "live"),
     ("command", "progress"),

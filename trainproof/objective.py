@@ -49,6 +49,10 @@ _ACCURACY = re.compile(
 )
 #: metrics of tasks whose accuracy, if they log one, is not that of one label an example
 _OTHER_TASK = re.compile(r".*(?:bleu|rouge|wer|cer|map\d*|mean_average_precision|iou|percentage)(?:\b|_|\Z)", re.I)
+#: objectives that metrics' names settle, whatever a model's config says of its architecture
+REWARDED = ("preference", "rl")
+#: where the user says what a fact is
+GIVEN = ("given", "--fact")
 #: a perplexity belongs to the loss when it is exp(loss) within this factor, in the median record
 PERPLEXITY_FACTOR = 1.1
 PERPLEXITY_RECORDS = 64
@@ -56,7 +60,10 @@ PERPLEXITY_RECORDS = 64
 
 def objective_of(frame: Frame) -> str:
     """One of OBJECTIVES."""
-    return _declared(frame) or _from_names(frame) or ("density" if _often_negative(frame) else "unknown")
+    declared, named = _declared(frame), _from_names(frame)
+    if named in REWARDED and declared in ("lm", "classification") and frame.facts.where("objective") not in GIVEN:
+        return named or "unknown"  # the architecture is that of a language model, and it is trained by rewards
+    return declared or named or ("density" if _often_negative(frame) else "unknown")
 
 
 def _declared(frame: Frame) -> str | None:

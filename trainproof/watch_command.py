@@ -77,6 +77,11 @@ class Watch:
     def runs(self) -> list[Run]:
         return [run for log in self._logs.values() for run in log.runs.values()]
 
+    @property
+    def bytes_read(self) -> int:
+        """Bytes read of the logs that are followed as streams."""
+        return sum(log.follower.bytes_read for log in self._logs.values())
+
     def look(self) -> int | None:
         """One look at everything; the exit code when there is nothing more to wait for."""
         now, once = self._clock(), self._options.once

@@ -63,7 +63,11 @@ def _json_object(text: str) -> dict[str, Any]:
 
 def _config_fields(text: str) -> Iterator[tuple[str, object]]:
     """A `config.json` is an HF model's or a trainer's (Coqui writes its whole run there)."""
-    config = _json_object(text)
+    yield from config_fields(_json_object(text))
+
+
+def config_fields(config: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """What the fields of such a config declare."""
     if "architectures" in config or "model_type" in config:
         yield from ((key, config[key]) for key in _MODEL_FIELDS if key in config)
         yield from _objective(config)
