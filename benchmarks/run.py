@@ -219,7 +219,14 @@ def live(folder: Path) -> list[Ratio]:
     alone, together = alternate(1, produced, guarded)
     read, size = bytes_watched(write_jsonl(folder / "watched.jsonl", WATCHED), folder / "growing.jsonl")
     return [
-        Ratio("a guardian, a record of 100,000", "0.1 % of 50 ms", 1e3 * (together - alone) / GUARDED, ALLOWED_MS, 1.0, "ms"),
+        Ratio(
+            "a guardian, a record of 100,000",
+            "0.1 % of 50 ms",
+            1e3 * (together - alone) / GUARDED,
+            ALLOWED_MS,
+            1.0,
+            "ms",
+        ),
         Ratio("watch: bytes read of 1,000,000 records", "file size", read / 2**20, size / 2**20, 1.0, "MiB"),
     ]
 
