@@ -72,6 +72,7 @@ class _Width:
         self.width = width
         self.stride = stride_of(width)
         self.best = math.inf
+        self.next = width  # the count of records at which the next level is taken
 
 
 class LossScreen:
@@ -126,6 +127,8 @@ class LossScreen:
     def _see_spike(self, x: float, m5: float, base: Base, ask: set[str]) -> None:
         """Where TP201 begins an episode, and where TP202 has waited long enough for its end."""
         t, (median, scale, high) = self._t, base
+        if x <= median and m5 <= high and self._episode is None:  # nearly always
+            return
         rise, least = m5 - median, (t.spike_ratio - 1) * abs(median)
         above = m5 > high and rise >= t.spike_z * scale and rise >= least
         if above and (median <= 0 or math.log(m5 / median) >= SLACK * t.spike_log_z * scale / median):
@@ -145,10 +148,11 @@ class LossScreen:
     def _see_shift(self, x: float, base: Base, ask: set[str]) -> None:
         """Where TP210's sum fires, and until it knows as many records after the change as before it."""
         t = self._t
-        z = (x - base.median) / base.scale if base.scale > 0 else 0.0
-        self._above += max(-t.shift_clip, min(t.shift_clip, z)) - t.shift_delta
-        self._lowest = min(self._lowest, self._above)
-        if self._above - self._lowest > SLACK * t.shift_lambda:
+        z, clip = (x - base.median) / base.scale if base.scale > 0 else 0.0, t.shift_clip
+        self._above += (clip if z > clip else -clip if z < -clip else z) - t.shift_delta
+        if self._above < self._lowest:
+            self._lowest = self._above
+        elif self._above - self._lowest > SLACK * t.shift_lambda:
             self._above = self._lowest = 0.0
             self._shift_until = self._count + t.shift_side
         if self._count <= self._shift_until:
@@ -157,9 +161,9 @@ class LossScreen:
     def _see_levels(self, m5: float, ask: set[str]) -> None:
         """Where a level stands above its best one as far as TP203 wants it for a severity that it has not yet given."""
         for width in self._widths:
-            past = self._count - width.width
-            if past < 0 or past % width.stride:
+            if self._count < width.next:
                 continue
+            width.next += width.stride
             level = m5 if width.width == 5 else middle(sorted(self._values[-width.width :]))
             if level <= width.best:
                 width.best = level

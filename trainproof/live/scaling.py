@@ -23,16 +23,18 @@ class RateScreen:
     def see(self, step: int, rate: float, total: float | None, now: set[str], often: set[str]) -> None:
         """One more finite learning rate, of a run of `total` planned steps."""
         self._count += 1
-        self._peak = max(self._peak, rate)
+        if rate > self._peak:
+            self._peak = rate
         if rate == 0:
             self._see_zero(step, total, now, often)
         else:
             self._streak = 0
-        for level in (self._t.exhausted_level, self._t.exhausted_level_warn):
-            if rate > level * self._peak:
-                self._low.pop(level, None)
-            elif self._has_lasted(level, step, total):
-                now.add("TP305")
+        if self._low or rate <= self._t.exhausted_level * self._peak:
+            for level in (self._t.exhausted_level, self._t.exhausted_level_warn):
+                if rate > level * self._peak:
+                    self._low.pop(level, None)
+                elif self._has_lasted(level, step, total):
+                    now.add("TP305")
         self._last_step = step
 
     def _see_zero(self, step: int, total: float | None, now: set[str], often: set[str]) -> None:

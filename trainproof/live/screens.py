@@ -129,10 +129,11 @@ class Screens:
             asked.often.update(self._later.pop(self._points, ()))
             if not self._see_step(step, asked):
                 shape = self._shape(record)  # a stretch has begun
-        asked.often.update(shape.often)
+        if shape.often:
+            asked.often.update(shape.often)
         counts, scheduled = self._counts, self._scheduled
         for (name, see, trends), value in zip(shape.sees, record.values(), strict=True):
-            if math.isfinite(value):
+            if value - value == 0.0:  # finite
                 count = counts[name] = counts.get(name, 0) + 1
                 if count <= MOST_FIRST:
                     self._see_first(name, count, asked)
@@ -253,7 +254,7 @@ class Screens:
                 self._ask_later(points, "TP002")
         if self._total and 100 * step // self._total != 100 * last // self._total:
             asked.now.update(PROGRESS)
-        if self._warmup and any(last < times * self._warmup <= step for times in (1, t.learning_rate.rising_warmups)):
+        if self._warmup and last < t.learning_rate.rising_warmups * self._warmup and _passes(last, step, self._warmup, t):
             asked.now.update(PROGRESS)
         if last < self._first_step + t.numerics.overflow_grace + t.numerics.overflow_min_steps <= step:
             asked.now.update(SCALER)
@@ -296,6 +297,11 @@ class Screens:
             wait = min(max((self._points - before[1]) // 5, t.staircase_least), t.staircase_most)
             for points in range(wait - 2, wait + 2):
                 self._ask_later(points, "TP506")
+
+
+def _passes(last: int, step: int, warmup: float, t: Thresholds) -> bool:
+    """Whether the warm-up, or as many of them as TP303 waits for, end between two steps."""
+    return any(last < times * warmup <= step for times in (1, t.learning_rate.rising_warmups))
 
 
 def _first_asks(rules: Iterable[Rule]) -> dict[tuple[str, int], list[str]]:
