@@ -254,7 +254,11 @@ class Screens:
                 self._ask_later(points, "TP002")
         if self._total and 100 * step // self._total != 100 * last // self._total:
             asked.now.update(PROGRESS)
-        if self._warmup and last < t.learning_rate.rising_warmups * self._warmup and _passes(last, step, self._warmup, t):
+        if (
+            self._warmup
+            and last < t.learning_rate.rising_warmups * self._warmup
+            and _passes(last, step, self._warmup, t)
+        ):
             asked.now.update(PROGRESS)
         if last < self._first_step + t.numerics.overflow_grace + t.numerics.overflow_min_steps <= step:
             asked.now.update(SCALER)
