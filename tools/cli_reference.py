@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 COMMANDS = (
-    *((), ("epoch",), ("watch",), ("compare",), ("checkpoint",), ("data",), ("merge",), ("objective",)),
+    *((), ("epoch",), ("watch",), ("compare",), ("checkpoint",), ("data",), ("merge",), ("objective",), ("tokenizer",)),
     *(("baseline",), ("baseline", "add"), ("rule",), ("rules",)),
 )
 

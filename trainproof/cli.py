@@ -286,6 +286,21 @@ def objective(spec: str, ignore_index: int, eos: int | None, pad: int | None, sh
 
 
 @app.command()
+@click.argument("model", metavar="TOKENIZER")
+@click.argument("texts", nargs=-1, metavar="[TEXTS]...")
+@click.option("--base", metavar="TOKENIZER", help="The tokenizer of the base model.")
+@_judging
+def tokenizer(model: str, texts: tuple[str, ...], base: str | None, **options: Any) -> int:
+    """Judge a tokenizer: what it loses of TEXTS, its special tokens, its chat template.
+
+    TOKENIZER is a tokenizer.json, a SentencePiece .model, or a folder with either; TEXTS are data as of `trainproof data`.
+    """
+    from trainproof.preflight_command import run_tokenizer
+
+    return run_tokenizer(model, texts, base, options)
+
+
+@app.command()
 @click.argument("code")
 def rule(code: str) -> int:
     """Explain the rule CODE (TP203, or its name): what it sees, why it matters, its limits, its traps."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trainproof.apart import Subject, judge_apart
 from trainproof.command import Options, check_outputs, exit_code, give_report, rules_of, write_html
 from trainproof.errors import UsageError
 from trainproof.judge import Settings, check_selectors, report_of
@@ -103,20 +104,36 @@ def run_objective(
     spec: str, ignore_index: int, eos: int | None, pad: int | None, shift: str | None, shared: Mapping[str, Any]
 ) -> int:
     """Judge one batch of a training run; the exit code. Raises TrainproofError."""
-    from trainproof.apart import Subject, judge_apart
     from trainproof.preflight import batch as batches
 
     options = Options(paths=(spec,), **shared)
     check_outputs(options)
-    settings = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
-    check_selectors(settings)
     batch = batches.read_batch(spec, batches.Settings(ignore_index, eos, pad, shift))
     form = f"{spec.rpartition('.')[2].partition(':')[0]} {' x '.join(map(str, batch.labels.shape))}"
-    judged = judge_apart("objective", batch, Subject(spec, "batch", form, len(batch.labels)), settings)
-    report = report_of([judged], "objective")
+    return _give_apart("objective", batch, Subject(spec, "batch", form, len(batch.labels)), options)
+
+
+def run_tokenizer(model: str, texts: tuple[str, ...], base: str | None, shared: Mapping[str, Any]) -> int:
+    """Judge a tokenizer, by itself and on texts; the exit code. Raises TrainproofError."""
+    from trainproof.preflight.encoding import tokenized
+
+    subject = (model, *texts)
+    options = Options(paths=subject, **shared)
+    check_outputs(options)
+    found = tokenized(model, texts, base)
+    form = f"{found.tokenizer.kind}, {len(found.tokenizer.vocabulary):,} tokens,"
+    return _give_apart("tokenizer", found, Subject(model, "tokenizer", form, len(found.texts)), options)
+
+
+def _give_apart(family: str, seen: Any, subject: Subject, options: Options) -> int:
+    """Judge by the checks of a family, print and write the reports; the exit code."""
+    settings = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
+    check_selectors(settings)
+    judged = judge_apart(family, seen, subject, settings)
+    report = report_of([judged], family)
     give_report(report, options)
     if not options.no_html:
-        write_html(report, options, f"objective-{report_stem((spec.partition(':')[0],))}")
+        write_html(report, options, f"{family}-{report_stem((subject.path.partition(':')[0],))}")
     return exit_code(report, judged.verdict is Verdict.SKIP, options)
 
 

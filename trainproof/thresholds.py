@@ -880,6 +880,27 @@ class BatchThresholds(msgspec.Struct, frozen=True):
     chance_more: float = 1.0  # nats
 
 
+class TokenizerThresholds(msgspec.Struct, frozen=True):
+    """Family TPT: a tokenizer on texts."""
+
+    # TPT101 unknown-tokens. Source: the limit that other tools use.
+    unknown_fail: float = 0.001  # of the tokens
+
+    # TPT102 byte-fallback. Source: convention.
+    bytes_warn: float = 0.01  # of the tokens
+
+    # TPT103 token-blow-up. Source: convention.
+    blow_characters: int = 20  # of a text that is compared
+    blow_texts: int = 50
+    blow_times: float = 3.0  # the median
+
+    # TPT104 no-round-trip. Source: convention.
+    round_trip_fail: float = 0.01  # of the texts
+
+    # TPT107 spaces-lost. Source: convention.
+    spaces_share: float = 0.05  # of the texts
+
+
 class Thresholds(msgspec.Struct, frozen=True):
     """All thresholds, one group a rule family (the field is the family's module name)."""
 
@@ -899,6 +920,7 @@ class Thresholds(msgspec.Struct, frozen=True):
     checkpoint: CheckpointThresholds = CheckpointThresholds()
     data: DataThresholds = DataThresholds()
     objective: BatchThresholds = BatchThresholds()
+    tokenizer: TokenizerThresholds = TokenizerThresholds()
 
     def with_overrides(self, overrides: dict[str, float]) -> Thresholds:
         """These thresholds with `family.field` keys replaced. Raises UsageError for an unknown key."""

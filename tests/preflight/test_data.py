@@ -140,7 +140,7 @@ def test_workers_and_pieces_change_nothing(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     "content",
-    [b"\x00\x01\x02", b"[" * 100_000, b'{"messages": ' + b"[" * 100_000 + b"\n", b"{}\n[]\n1\nnull\n", b'{"text": "\\ud800"}\n', b'"', b"a,b\n\"", b"PAR1nonsense", b"\xff\xff\xff\xff\x00"],
+    [b"\x00\x01\x02", b"[" * 100_000, b'{"messages": ' + b"[" * 100_000 + b"\n", b"{}\n[]\n1\nnull\n", b'{"text": "\\ud800"}\n', b'"', b"a,b\n\"", b"PAR1nonsense", b"\n\n", b"|", b"|\n|||\n", b"\xff\xff\xff\xff\x00"],
 )  # fmt: skip
 def test_hostile_bytes_are_findings_or_one_line(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"

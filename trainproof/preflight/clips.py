@@ -73,8 +73,8 @@ def _has_sounds(folder: Path) -> bool:
 
 def _is_piped(path: str) -> bool:
     with Path(path).open("rb") as raw:
-        lines = raw.read(4096).split(b"\n")[:4]
-    return len(lines) > 1 and all(b"|" in line for line in lines[:-1] if line.strip())
+        lines = [line for line in raw.read(4096).split(b"\n")[:4] if line.strip()]
+    return bool(lines) and all(b"|" in line for line in lines)
 
 
 @lru_cache(maxsize=4)

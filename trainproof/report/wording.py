@@ -43,7 +43,7 @@ def span(first: int | None, last: int | None) -> str:
 
 
 #: what was judged -> what its records are
-UNITS = {"checkpoint": "tensor", "recording": "step", "data": "record", "batch": "row"}
+UNITS = {"checkpoint": "tensor", "recording": "step", "data": "record", "batch": "row", "tokenizer": "text"}
 
 
 def described(run: RunReport) -> str:

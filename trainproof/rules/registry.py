@@ -36,6 +36,7 @@ FAMILIES = {
     "TP99": "checkpoint",
     "TPD": "data",
     "TPO": "objective",
+    "TPT": "tokenizer",
 }
 #: the family whose rules look at a Comparison with baselines, not at one log
 COMPARISON = "comparison"
@@ -45,6 +46,7 @@ APART = {
     "checkpoint": "a checkpoint",
     "data": "data",
     "objective": "a batch",
+    "tokenizer": "a tokenizer",
 }
 #: those of them that look at what there is before training -> the modules of their checks
 PREFLIGHT = {
@@ -52,6 +54,7 @@ PREFLIGHT = {
         f"preflight.checks.{name}" for name in ("files", "text", "chat", "pairs", "sameness", "audio", "transcripts")
     ),
     "objective": ("preflight.checks.objective",),
+    "tokenizer": ("preflight.checks.tokenizer",),
 }
 
 
