@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tools import synthetic
 from tools.calibrate import FAULTS, HEALTHY, Cell, measure
+from trainproof.judge import judge_run
+from trainproof.verdict import Verdict
 
 SEEDS = 5
 
@@ -17,6 +20,20 @@ def _name(cell: Cell) -> str:
 def test_healthy_runs_neither_fail_nor_warn(cell: Cell) -> None:
     outcome = measure(cell._replace(seeds=SEEDS))
     assert outcome.verdicts == {"PASS": SEEDS}
+
+
+@pytest.mark.parametrize("kind", ["heavy_tailed", "quantised", "bucketed", "multi_epoch"])
+@pytest.mark.parametrize("sigma", [0.05, 0.2])
+def test_other_healthy_runs_do_not_fail_either(kind: str, sigma: float) -> None:
+    for seed in range(SEEDS):
+        columns = getattr(synthetic, kind)(600, sigma, seed)
+        for frame in (synthetic.as_frame(columns), synthetic.as_resumed(columns)):
+            assert judge_run(frame).verdict is Verdict.PASS
+
+
+def test_a_falling_loss_in_bfloat16_is_no_plateau() -> None:
+    for seed in (1000, 1001):
+        assert judge_run(synthetic.as_frame(synthetic.quantised(1500, 0.05, seed))).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("cell", [cell for cell in FAULTS if cell.n <= 600], ids=_name)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from trainproof.api import compare, judge
@@ -13,6 +16,7 @@ from trainproof.rules.registry import APART, COMPARISON
 from trainproof.verdict import Finding, RunReport, Severity
 
 LOG = "trainer_state.json"
+LOOP_LOG = "metrics.jsonl"
 #: the gallery run that the others are compared with
 TRUSTED = "healthy"
 #: what each gallery run deserves, and what is to be said where it gets something else
@@ -29,6 +33,21 @@ EXPECTED = {
     ),
     "overfit": ("WARN", "16 training sequences"),
 }
+#: the same for runs of plain loops, which are not compared with the fine-tunes
+LOOPS = {
+    "experts": ("PASS", "healthy mixture of experts"),
+    "experts_collapsed": ("FAIL", "no load-balancing loss"),
+    "adversaries": ("PASS", "healthy adversaries"),
+    "adversaries_lost": ("WARN", "the generator does not learn: the discriminator wins"),
+    "losses_kept": ("PASS", "healthy loop that keeps its losses as numbers"),
+    "graphs_kept": ("WARN", "the sum of the losses keeps the graph of every step"),
+    "preferences": ("PASS", "healthy preference training"),
+    "preferences_other_reference": ("FAIL", "the reference is another model than the start of the policy"),
+    "rewards": ("PASS", "healthy group-relative policy"),
+    "rewards_all_or_nothing": ("FAIL", "a reward that is never earned"),
+    "drafter": ("WARN", "asynchronous pipeline; made from the numbers of a post-mortem by `drafter.py`"),
+}
+DESERVED = {**EXPECTED, **LOOPS}
 MARKS = {Severity.FAIL: "F", Severity.WARN: "W", Severity.INFO: "i"}
 
 
@@ -41,18 +60,23 @@ class Judged(NamedTuple):
 
 
 def judged_gallery(gallery: Path) -> list[Judged]:
-    """Every committed gallery log, in the order of EXPECTED and of the seeds."""
+    """Every committed gallery log, in the order of DESERVED and of the seeds; the drafter's is made anew."""
     found = []
-    for run in EXPECTED:
-        for log, seed in _logs(gallery / run):
-            found.append(Judged(run, seed, judge(log).runs[0]))
+    with TemporaryDirectory() as made:
+        script = gallery / "drafter.py"
+        subprocess.run([sys.executable, str(script), str(Path(made) / "drafter")], check=True)
+        for run in DESERVED:
+            for log, seed in _logs(Path(made) / run if run == "drafter" else gallery / run):
+                found.append(Judged(run, seed, judge(log).runs[0]))
     return found
 
 
 def _logs(run: Path) -> Iterator[tuple[Path, int]]:
     """(log, seed) of each seed of a gallery run."""
-    for log in sorted(run.glob(f"**/{LOG}"), key=lambda path: (len(path.parts), path)):
-        yield log, int(json.loads((log.parent / "metadata.json").read_text(encoding="utf-8"))["seed"])
+    logs = [*run.glob(f"**/{LOG}"), *run.glob(f"**/{LOOP_LOG}")]
+    for log in sorted(logs, key=lambda path: (len(path.parts), path)):
+        metadata = log.parent / "metadata.json"
+        yield log, int(json.loads(metadata.read_text(encoding="utf-8"))["seed"]) if metadata.exists() else 42
 
 
 def evidence_matrix(gallery: Path) -> str:
@@ -70,7 +94,7 @@ def evidence_matrix(gallery: Path) -> str:
         "|---|---|---|---|---|---|",
     ]
     for run, seed, report in judged:
-        deserved, fault = EXPECTED[run]
+        deserved, fault = DESERVED[run]
         lines.append(f"| {run} | {fault} | {seed} | {deserved} | {report.verdict.value} | {_told(report)} |")
     lines += [
         "",
@@ -79,7 +103,7 @@ def evidence_matrix(gallery: Path) -> str:
         "F: FAIL, W: WARN, i: INFO, -: ran and was silent, blank: skipped. One letter a seed, in the order above.",
         "",
     ]
-    runs = [run for run in EXPECTED if any(j.run == run for j in judged)]
+    runs = [run for run in DESERVED if any(j.run == run for j in judged)]
     lines += [f"| rule | {' | '.join(runs)} |", "|---" * (len(runs) + 1) + "|"]
     for code, rule in own_rules().items():
         if rule.family in APART:
@@ -142,7 +166,7 @@ def _alone(run: str, reports: list[RunReport]) -> str:
     flagged = [{f.rule for f in _all_findings(r) if f.severity is not Severity.INFO} for r in reports]
     every = sorted(set.intersection(*flagged))
     if not any(flagged):
-        return f"- {run}: none; {EXPECTED[run][1]}"
+        return f"- {run}: none; {DESERVED[run][1]}"
     if len(every) == 1:
         return f"- {run}: {every[0]} alone catches every seed"
     return f"- {run}: {', '.join(every) or 'no one rule'} catch{'es' if not every else ''} every seed"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from trainproof.frame import Frame, Series, Source
+from trainproof.frame import Frame, Segment, Series, Source
 
 Floats = NDArray[np.float64]
 Columns = dict[str, Floats]
@@ -37,6 +37,42 @@ def healthy(n: int, sigma: float, seed: int) -> Columns:
         "grad_norm": rng.lognormal(0, 0.3, n),
         "eval/loss": evaluated,
     }
+
+
+def heavy_tailed(n: int, sigma: float, seed: int) -> Columns:
+    """The same curve with the exponential of a Student t of 3 degrees of freedom for its noise."""
+    run = healthy(n, sigma, seed)
+    rng = np.random.default_rng([seed, n, 3])
+    return {
+        **run,
+        "loss": curve(n) * np.exp(sigma * rng.standard_t(3, n)),
+        "grad_norm": np.exp(0.3 * rng.standard_t(3, n)),
+    }
+
+
+def quantised(n: int, sigma: float, seed: int) -> Columns:
+    """The losses as bfloat16 holds them: 8 bits of mantissa."""
+    run = healthy(n, sigma, seed)
+    step = 2.0 ** (np.floor(np.log2(run["loss"])) - 7)
+    return {**run, "loss": np.round(run["loss"] / step) * step}
+
+
+def bucketed(n: int, sigma: float, seed: int) -> Columns:
+    """Batches of one of three lengths, in random order, whose losses differ by half."""
+    run = healthy(n, sigma, seed)
+    return {**run, "loss": run["loss"] * np.random.default_rng([seed, n, 5]).choice([0.8, 1.0, 1.2], n)}
+
+
+def multi_epoch(n: int, sigma: float, seed: int) -> Columns:
+    """Four epochs, each shuffled anew, with the epoch in the log."""
+    return {**healthy(n, sigma, seed), "epoch": 4 * (np.arange(n) + 1) / n}
+
+
+def as_resumed(columns: Columns) -> Frame:
+    """The columns as a run that resumed cleanly in the middle."""
+    frame = as_frame(columns)
+    n = len(columns["loss"])
+    return frame.replace(segments=(Segment(1, n // 2, "start"), Segment(n // 2 + 1, n, f"resume at step {n // 2 + 1}")))
 
 
 def drift(n: int, sigma: float, seed: int) -> Columns:

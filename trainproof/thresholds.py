@@ -146,6 +146,7 @@ class LossThresholds(msgspec.Struct, frozen=True):
     plateau_change: float = 0.01  # |change| + 2 SE over the window, as a share of the level
     plateau_left: float = 0.20  # of the run still to come
     plateau_lr: float = 0.20  # of the peak learning rate still applied
+    plateau_quanta: float = 2.0  # print quanta: noise above it hides the steps of a coarse print
     plateau_quantised: int = 10  # records averaged where the loss is coarsely printed
     plateau_long: int = 32768  # records: a longer loss is looked at through medians of 16 records
     plateau_condensed: int = 16

@@ -1,5 +1,7 @@
 """The settings of every gallery run: one healthy set, and what each faulty run changes in it."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 SEEDS = (42, 43, 44)
@@ -38,6 +40,29 @@ RUNS: dict[str, Knobs] = {
     "nan": HEALTHY._replace(masked_batch=150),
     "bad_labels": HEALTHY._replace(shuffle_labels=True),
     "overfit": HEALTHY._replace(train_windows=16),
+}
+
+
+class Loop(NamedTuple):
+    """A run of a plain loop: `module:function`, and the arguments in which it differs from its healthy twin."""
+
+    made_by: str
+    changed: Mapping[str, object] = MappingProxyType({})
+    declared: Mapping[str, object] = MappingProxyType({})  # what its configuration says, beside the log
+
+
+SIGMOID: dict[str, object] = {"preference_loss": "sigmoid"}
+LOOPS: dict[str, Loop] = {
+    "experts": Loop("loops:mixture"),
+    "experts_collapsed": Loop("loops:mixture", {"balance": 0.0}),
+    "adversaries": Loop("loops:adversaries"),
+    "adversaries_lost": Loop("loops:adversaries", {"generator_rate": 0.0}),
+    "losses_kept": Loop("loops:kept_losses"),
+    "graphs_kept": Loop("loops:kept_losses", {"as_numbers": False}),
+    "preferences": Loop("preferences:direct", declared=SIGMOID),
+    "preferences_other_reference": Loop("preferences:direct", {"own_reference": False}, SIGMOID),
+    "rewards": Loop("preferences:grouped"),
+    "rewards_all_or_nothing": Loop("preferences:grouped", {"partial_credit": False}),
 }
 
 # 300 steps with a record every 5 give 60 training records, and 11 evaluations with the one at step 0. One thread each, because two runs

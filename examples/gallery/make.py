@@ -18,14 +18,16 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Mapping
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-from knobs import BASE, BASE_LEARNING_RATE, BASE_SEED, FINE_TUNE, RUNS, SEEDS, changed
+from knobs import BASE, BASE_LEARNING_RATE, BASE_SEED, FINE_TUNE, LOOPS, RUNS, SEEDS, changed
 from observe import HEADER, observe, sentence, table_row
 
 GALLERY = Path(__file__).resolve().parent
 LOG = "trainer_state.json"
+LOOP_LOG = "metrics.jsonl"
 KEPT = (LOG, "config.json", "adapter_config.json")  # as the libraries wrote them; weights are not kept
 LIBRARIES = ("torch", "transformers", "peft", "accelerate", "numpy")
 
@@ -86,6 +88,27 @@ def make_run(run: str, seed: int) -> None:
     keep(run, seed, output, metadata)
 
 
+def make_loop(run: str, seed: int) -> None:
+    """Run a plain loop once and write its log, what it declares, and its metadata straight into the gallery."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    loop = LOOPS[run]
+    module, _, function = loop.made_by.partition(":")
+    base = {"base": Path("base")} if function == "direct" else {}
+    records = list(getattr(import_module(module), function)(seed, **base, **loop.changed))
+    folder = home(run, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({k: v if k == "step" else float(f"{v:.6g}") for k, v in record.items()}) for record in records]
+    (folder / LOOP_LOG).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if loop.declared:
+        (folder / "config.json").write_text(json.dumps(dict(loop.declared), indent=2) + "\n", encoding="utf-8")
+    metadata = {**described(run, seed), "made_by": loop.made_by, "changed": dict(loop.changed)}
+    (folder / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+    print(f"{run} seed {seed}: {len(records)} records, the last one {lines[-1]}", flush=True)
+
+
 def print_table() -> None:
     """The numbers of every log that is there, as a Markdown table."""
     print(HEADER)
@@ -98,7 +121,7 @@ def print_table() -> None:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", choices=["all", "base", *RUNS, "table"], help="what to make")
+    parser.add_argument("run", choices=["all", "base", *RUNS, *LOOPS, "table"], help="what to make")
     parser.add_argument("--seed", type=int, choices=SEEDS, action="append", help="only this seed (repeatable)")
     default = Path(tempfile.gettempdir()) / "trainproof-gallery"
     parser.add_argument("--work", type=Path, default=default, help="where weights go (default: %(default)s)")
@@ -114,9 +137,9 @@ def main() -> None:
     wanted.work.mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(wanted.work):
         make_base()
-        for run in RUNS if wanted.run == "all" else [wanted.run]:
+        for run in (*RUNS, *LOOPS) if wanted.run == "all" else [wanted.run]:
             for seed in [] if run == "base" else wanted.seed or SEEDS:
-                make_run(run, seed)
+                (make_loop if run in LOOPS else make_run)(run, seed)
 
 
 if __name__ == "__main__":

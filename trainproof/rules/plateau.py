@@ -137,9 +137,11 @@ def _counts_with_much_left(frame: Frame, loss: Series, t: LossThresholds) -> lis
 
 
 def _smooth_if_quantised(x: stats.Floats, t: LossThresholds) -> stats.Floats:
-    """x, or its trailing mean over 10 records where distinct values are few (bfloat16 losses move in steps of 2^-7)."""
+    """x, or its trailing mean over 10 records where it moves in steps as large as its noise (bfloat16 losses: of 2^-7)."""
     head = x[: stats.THINNED]
-    if len(stats.distinct(head)[0]) > len(head) / 4:
+    values = stats.distinct(head)[0]
+    coarse = 1 < len(values) <= len(head) / 4
+    if not coarse or stats.difference_noise(head) > t.plateau_quanta * float(np.diff(values).min()):
         return x
     width = t.plateau_quantised
     total = np.concatenate(([0.0], np.cumsum(x)))
