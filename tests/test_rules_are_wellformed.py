@@ -13,9 +13,9 @@ import pytest
 from trainproof.facts import FACT_NAMES
 from trainproof.names import ALIASES
 from trainproof.objective import OBJECTIVES
-from trainproof.report.rule_page import SECTIONS, sections
+from trainproof.report.rule_page import PREFLIGHT_SECTIONS, SECTIONS, sections
 from trainproof.rules import own_rules
-from trainproof.rules.registry import COMPARISON, FAMILIES, Rule, family_of
+from trainproof.rules.registry import COMPARISON, FAMILIES, PREFLIGHT, Rule, family_of
 from trainproof.thresholds import Thresholds
 from trainproof.verdict import Severity
 
@@ -68,8 +68,10 @@ def test_the_page_is_there_and_says_everything(rule: Rule) -> None:
     assert rule.page == f"rules/{rule.code}.md"
     page = (ROOT / rule.page).read_text(encoding="utf-8")
     told = sections(rule)
-    assert list(told) == list(SECTIONS)
-    assert all(len(told[title]) > 20 for title in SECTIONS if title != "What to try")
+    assert list(told) == list(PREFLIGHT_SECTIONS if rule.family in PREFLIGHT else SECTIONS)
+    assert all(
+        len(text) > 20 for title, text in told.items() if title != "What to try" and rule.family not in PREFLIGHT
+    )
     assert page.startswith(f"# {rule.code} {rule.name}\n")
     assert len(rule.fix) > 20
 
@@ -77,7 +79,7 @@ def test_the_page_is_there_and_says_everything(rule: Rule) -> None:
 @each_rule
 def test_the_page_promises_no_more_than_the_rule_may_say(rule: Rule) -> None:
     if rule.severity is not Severity.FAIL:
-        assert not re.search(r": FAIL\b", sections(rule)["Formula"])
+        assert not re.search(r": FAIL\b", sections(rule).get("Formula", ""))
     if rule.stops:
         assert rule.severity is Severity.FAIL
 
@@ -106,7 +108,21 @@ def test_every_threshold_is_used_by_a_rule() -> None:
             assert re.search(rf"\.{field.name}\b", package()), f"{family.name}.{field.name}"
 
 
-@each_rule
+@cache
+def fault_sets() -> str:
+    """The scripts that make data with every fault, and their clean twins; tests run them."""
+    paths = [*(ROOT / "tools").glob("*_faults.py"), *(ROOT / "tests" / "preflight").glob("*.py")]
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(paths))
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.family in PREFLIGHT], ids=lambda r: r.code)
+def test_a_fault_set_shows_the_check_at_work(rule: Rule) -> None:
+    assert re.search(rf"\b{rule.code}\b", fault_sets())
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES.values() if rule.family not in PREFLIGHT], ids=lambda r: r.code
+)
 def test_it_is_seen_at_work(rule: Rule) -> None:
     """A gallery run or a made log that it flags, and one that it lets pass where it moves the verdict."""
     naming = [text for text in sources_of_tests().values() if f'"{rule.code}"' in text]
