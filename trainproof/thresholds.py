@@ -783,7 +783,7 @@ class DataThresholds(msgspec.Struct, frozen=True):
     # TPD006 field-type. Source: convention (a field that changes its type often is meant to).
     type_rare: float = 0.1  # a type that fewer of the records have
 
-    # TPD106 mixed-script-words, TPD117 decomposed-characters. Source: convention.
+    # TPD106 mixed-script-words, TPD117 decomposed-characters, TPD232 digits, TPD233 abbreviations. Source: convention.
     odd_rare: float = 0.2  # a share from which on it is how the data is
 
     # TPD108 exact-duplicates. Source: convention.
@@ -813,10 +813,6 @@ class DataThresholds(msgspec.Struct, frozen=True):
     # TPD154 length-bias. Source: convention.
     longer_share: float = 0.9
     longer_records: int = 50
-
-    # TPD203 sample-rate, TPD204 channels, TPD205 bit-depth. Source: convention. Until limits for sound are measured on real recordings,
-    # a share of them stays WARN.
-    odd_share: float = 0.5  # from which on no value is the usual one
 
     # TPD206 clipping. Source: convention (flat tops of three samples at a clip's own peak do not come by chance).
     clipped_runs: int = 5
