@@ -1,13 +1,17 @@
-"""Checks of text and pairs that no single row of the fault set shows."""
+"""Checks that no single row of the fault set shows."""
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.preflight.helpers import codes, jsonl, judged, rows_told
+from tools.speech_faults import clean_items, write_pack
 from tools.text_faults import clean_pairs
+from trainproof.readers import source
 from trainproof.thresholds import DataThresholds
 
 
@@ -34,3 +38,25 @@ def test_labels_that_are_all_the_same(labels: tuple[int, int], told: bool, tmp_p
     ]
     report, _ = judged(jsonl(tmp_path / "a.jsonl", *records), kind="text")
     assert ("TPD155" in codes(report)) is told
+
+
+def test_a_row_that_is_too_long_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "MOST_LINE_BYTES", 300_000)
+    rows = [json.dumps({"text": f"{pair['prompt']} {pair['chosen']}"}) for pair in clean_pairs(20)]
+    rows[2] = json.dumps({"text": "long " * 200_000})
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(f"{row}\n" for row in rows).encode()))
+    report, found = judged(path, kind="text")
+    assert rows_told(report, found, "TPD004") == {3}
+
+
+@pytest.mark.parametrize(("rare", "told"), [(20, False), (2, True)])
+def test_a_voice_of_few_clips(rare: int, told: bool, tmp_path: Path) -> None:
+    items = clean_items(48)
+    write_pack(tmp_path, items)
+    rows = [
+        f"wavs/clip{row:05}.wav|{item.text}|{'bob' if row <= rare else 'eve'}\n" for row, item in enumerate(items, 1)
+    ]
+    (tmp_path / "metadata.csv").write_text("audio_file|text|speaker_name\n" + "".join(rows), encoding="utf-8")
+    report, _ = judged(tmp_path)
+    assert ("TPD243" in codes(report)) is told
