@@ -192,12 +192,18 @@ def test_two_runs_in_one_log_are_told_apart() -> None:
     assert [f.rule for f in feed(guardian, again[60:], 61) if f.severity is Severity.FAIL] == ["TP203"]
 
 
-def test_many_records_at_once_end_where_one_at_a_time_does() -> None:
-    frame = synthetic.as_frame(synthetic.late_divergence(300, 0.1, 0))
+@pytest.mark.parametrize(
+    ("kind", "sigma"), [("late_divergence", 0.1), ("plateau", 0.01), ("spike_and_recover", 0.1), ("eval_rise", 0.1)]
+)
+def test_many_records_at_once_end_where_one_at_a_time_does(kind: str, sigma: float) -> None:
+    frame = synthetic.as_frame(getattr(synthetic, kind)(600, sigma, 0))
     one, many = Guardian(on_finding=()), Guardian(on_finding=())
     for step, values in rows(frame):
         one.record(step, values)
-    many.extend((i, step, values) for i, (step, values) in enumerate(rows(frame), 1))
+    for begin in range(0, 640, 320):
+        many.extend((i, step, values) for i, (step, values) in enumerate(rows(frame)[begin : begin + 320], begin))
+    one.ask()
+    many.ask()
     assert [(f.rule, f.flagged_step) for f in many.findings] == [(f.rule, f.flagged_step) for f in one.findings] != []
 
 

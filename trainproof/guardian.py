@@ -6,39 +6,32 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from trainproof import stats
 from trainproof.errors import UsageError
 from trainproof.facts import Facts, FactValue
-from trainproof.frame import Source
+from trainproof.frame import Frame, Source
 from trainproof.judge import Settings, ask_rule, judge_run, report_of, selected_rules
 from trainproof.live.records import GrowingLog
 from trainproof.live.screens import ALL, EVALUATION, OTHERS, REPEATS, REWARD, SCREENED, TREND_RULES, Asked, Screens
+from trainproof.live.standing import Key, Often, Standing
+from trainproof.rules.registry import Rule
 from trainproof.verdict import SEVERITY_RANK, Finding, Report, RunReport, Severity, Verdict, fold_severities
 
 logger = logging.getLogger("trainproof")
 
 LIVE = Source("<live>", "live")
 POLICIES = ("warn", "stop_on_fail")
-#: a state that lasts is asked about at each of so many records, then on the common schedule of its own records; evaluations and rewards
-#: are few and slow, and are asked about longer
-OFTEN_RECORDS, OFTEN_EVALUATIONS = 50, 2000
-#: records without a rule's being asked for that end such a state
-PAUSE = 4
+#: rules that are asked at evaluations and at rewards, which are few and slow; they clear, and are asked again
+SLOW = (EVALUATION | REWARD) - {"TP110", "TP402", "TP103"}
+#: of how many records of a state that lasts they are asked about each
+SLOW_RECORDS = dict.fromkeys(SLOW, 2000)
 #: rules that stop a run only when a second record confirms them: some trainers skip one bad step by design
 CONFIRMED = frozenset({"TP101"})
 
 Hook = Callable[[Finding], object]
-
-
-class _Stretch(NamedTuple):
-    """How often a rule has been asked for without a pause, and the last record at which it was."""
-
-    asks: int
-    last: int
 
 
 class Guardian:
@@ -78,25 +71,21 @@ class Guardian:
         self._policy = policy
         self._hooks = (tell,) if on_finding is None else _hooks(on_finding)
         self._cleared_hooks = _hooks(on_cleared)
-        self._scheduled = stats.scheduled_counts()
         self._quiet = (_rank() if rank is None else rank) != 0
         self._log = GrowingLog(source, facts if isinstance(facts, Facts) else Facts(facts), mapping)
         self._begin()
 
-    def _begin(self) -> None:
-        self._standing: dict[str, list[Finding]] = {}  # rule -> what it says now
-        self._severity: dict[str, int] = {}  # rule -> the worst of it, 1 WARN and 2 FAIL
-        self._told: dict[tuple[str, str, int], int] = {}  # rule, metric and flagged step -> the severity that was told
-        self._screens = Screens(self._settings.thresholds, self._severity, self._rules.values())
-        self._stretches: dict[str, _Stretch] = {}
+    def _begin(self, told: Mapping[Key, int] | None = None) -> None:
+        self._standing = Standing(told)
+        self._often = Often()
+        self._screens = Screens(self._settings.thresholds, self._standing.severity, self._rules.values())
         self._stopped_by: tuple[Finding, ...] = ()
         self._runs = 1
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The findings that stand: a later record may clear one, or arm it again."""
-        found = [finding for findings in self._standing.values() for finding in findings]
-        return tuple(sorted(found, key=lambda f: (-SEVERITY_RANK[f.severity], f.flagged_step, f.rule)))
+        return self._standing.findings
 
     @property
     def verdict(self) -> Verdict:
@@ -149,10 +138,12 @@ class Guardian:
         if self._quiet:
             return []
         try:
+            new: list[Finding] = []
             for line, step, values in rows:
                 if self._log.append(step, values, line):
-                    self._screens.see(step, self._ours(values))
-            return self._judge(self._every | self._screens.due_trends() & self._rules.keys())
+                    trends = self._screens.see(step, self._ours(values)).now & TREND_RULES & self._rules.keys()
+                    new += self._judge(trends) if trends else []
+            return new + self._judge(self._every)
         except Exception:
             return self._give_up()
 
@@ -178,7 +169,7 @@ class Guardian:
         return {
             "version": 1,
             "rows": [[line, step, values] for line, step, values in self._log.rows()],
-            "told": [[*key, severity] for key, severity in self._told.items()],
+            "told": [[*key, severity] for key, severity in self._standing.told.items()],
             "facts": dict(self._log.facts),
         }
 
@@ -187,8 +178,7 @@ class Guardian:
         if state.get("version") != 1:
             raise UsageError(f"guardian state of version {state.get('version')!r}, expected 1")
         self._log = GrowingLog(self._log.source, self._log.facts.merged(Facts(state["facts"])), self._log.mapping)
-        self._begin()
-        self._told = {(rule, metric, step): severity for rule, metric, step, severity in state["told"]}
+        self._begin({(rule, metric, step): severity for rule, metric, step, severity in state["told"]})
         self.extend((line, step, values) for line, step, values in state["rows"])
 
     # inside
@@ -205,50 +195,42 @@ class Guardian:
 
     def _due(self, asked: Asked) -> set[str]:
         """The rules to run: those that are asked for and can say something worse than what stands."""
-        count = self._log.count
         if ALL in asked.now:
             return self._every | self._screens.due_trends() & self._rules.keys()
         due = asked.now & self._rules.keys()
         if OTHERS in asked.now:
-            due |= self._others | self._standing.keys() - TREND_RULES
-        for code in asked.often:
-            rule = self._rules.get(code)
-            if rule is None or code in due or self._has_said_all(code):
-                continue
-            before = self._stretches.get(code)
-            asks = before.asks + 1 if before is not None and count - before.last <= PAUSE else 1
-            self._stretches[code] = _Stretch(asks, count)
-            if asks <= (OFTEN_EVALUATIONS if code in SLOW else OFTEN_RECORDS) or asks in self._scheduled:
-                due.add(code)
-        return due
+            due |= self._others | self._standing.rules - TREND_RULES
+        often = [code for code in asked.often if code in self._rules and not self._has_said_all(code)]
+        return due | self._often.due(often, self._log.count, SLOW_RECORDS) if often else due
 
     def _has_said_all(self, code: str) -> bool:
-        """Whether a rule stands at the worst that it can say; those of evaluations and rewards are asked again, since they clear."""
-        if code in SLOW or self._severity.get(code, 0) < SEVERITY_RANK[self._rules[code].severity]:
+        """Whether a rule stands at the worst that it can say, and needs no second record to confirm it."""
+        if code in SLOW or self._standing.severity.get(code, 0) < SEVERITY_RANK[self._rules[code].severity]:
             return False
-        return code not in CONFIRMED or any(_is_sure(finding) for finding in self._standing[code])
+        return code not in CONFIRMED or any(_is_sure(finding) for finding in self._standing.of(code))
 
     def _judge(self, codes: set[str]) -> list[Finding]:
         frames = self._log.frames()
-        if (
-            len(frames) > self._runs
-        ):  # another run has begun in the same log: what was said of the one before stands no longer
+        if len(frames) > self._runs:  # what was said of the run before stands no longer
             self._standing.clear()
-            self._severity.clear()
-            self._told.clear()
             codes = codes | self._every
         self._runs, frame = len(frames), frames[-1]
         new: list[Finding] = []
         with np.errstate(all="ignore"):
             for code in sorted(codes - REPEATS if self._screens.repeating else codes):
-                if code not in self._standing and not self._screens.may_begin(code, frame):
-                    continue
-                found, _ = ask_rule(self._rules[code], frame, self._settings)
-                new += self._changed(code, [f for f in found if f.severity is not Severity.INFO])
+                if self._standing.has_told(code) or self._screens.may_begin(code, frame):
+                    new += self._ask(self._rules[code], frame)
         if codes >= self._others:
             self._screens.calibrate(frame)
         self._consider_stopping()
         self._call(self._hooks, new)
+        return new
+
+    def _ask(self, rule: Rule, frame: Frame) -> list[Finding]:
+        """What is new in what a rule says of the run."""
+        found, _ = ask_rule(rule, frame, self._settings)
+        new, cleared = self._standing.take(rule.code, [f for f in found if f.severity is not Severity.INFO])
+        self._call(self._cleared_hooks, cleared)
         return new
 
     def _call(self, hooks: Iterable[Hook], findings: Iterable[Finding]) -> None:
@@ -259,22 +241,6 @@ class Guardian:
                 except Exception:
                     logger.warning("a hook of the guardian failed on %s", finding.rule, exc_info=True)
 
-    def _changed(self, code: str, found: list[Finding]) -> list[Finding]:
-        """Take what a rule says now; what of it is news."""
-        if found:
-            self._standing[code] = found
-            self._severity[code] = max(SEVERITY_RANK[f.severity] for f in found)
-        elif code in self._standing:
-            self._call(self._cleared_hooks, self._standing.pop(code))
-            del self._severity[code]
-        new = []
-        for finding in found:
-            key = (code, finding.evidence[0].metric if finding.evidence else "", finding.flagged_step)
-            if SEVERITY_RANK[finding.severity] > self._told.get(key, 0):
-                self._told[key] = SEVERITY_RANK[finding.severity]
-                new.append(finding)
-        return new
-
     def _consider_stopping(self) -> None:
         if self._policy == "stop_on_fail" and not self._stopped_by:
             self._stopped_by = tuple(f for f in self.findings if f.rule in self._stopping and _is_sure(f))
@@ -284,10 +250,6 @@ class Guardian:
         self._quiet = True
         logger.warning("trainproof stops watching this run because of an error of its own", exc_info=True)
         return []
-
-
-#: rules that are asked at evaluations and at rewards
-SLOW = (EVALUATION | REWARD) - {"TP110", "TP402", "TP103"}
 
 
 def _settings(select: Sequence[str], ignore: Sequence[str], thresholds: Mapping[str, float] | None) -> Settings:

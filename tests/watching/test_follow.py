@@ -15,7 +15,7 @@ from trainproof.readers.source import HEAD_BYTES
 from trainproof.verdict import Severity
 
 GALLERY = Path(__file__).parents[2] / "examples" / "gallery"
-KINDS = ("healthy", "late_divergence", "spike_and_recover", "nan_loss", "zero_collapse", "eval_rise")
+KINDS = ("healthy", "late_divergence", "spike_and_recover", "nan_loss", "zero_collapse", "eval_rise", "plateau")
 
 
 def judged(path: Path) -> list[tuple[str, str, int]]:
