@@ -7,7 +7,18 @@ import subprocess
 import sys
 
 COMMANDS = (
-    *((), ("epoch",), ("watch",), ("compare",), ("checkpoint",), ("data",), ("merge",), ("objective",), ("tokenizer",)),
+    *(
+        (),
+        ("epoch",),
+        ("watch",),
+        ("compare",),
+        ("checkpoint",),
+        ("data",),
+        ("merge",),
+        ("objective",),
+        ("tokenizer",),
+        ("env",),
+    ),
     *(("baseline",), ("baseline", "add"), ("rule",), ("rules",)),
 )
 

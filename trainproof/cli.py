@@ -301,6 +301,28 @@ def tokenizer(model: str, texts: tuple[str, ...], base: str | None, **options: A
 
 
 @app.command()
+@click.option(
+    "--module", "modules", multiple=True, metavar="NAME", help="A module that the run imports, such as torch."
+)
+@click.option("--folder", default=".", show_default=True, metavar="DIR", help="Where the run writes to.")
+@click.option("--need-memory", "memory", type=click.FloatRange(0), metavar="GIB", help="Memory that the run needs.")
+@click.option("--need-disk", "disk", type=click.FloatRange(0), metavar="GIB", help="Space that the run needs.")
+@click.option("--need-gpu", "gpu", type=click.FloatRange(0), metavar="GIB", help="GPU memory that the run needs.")
+@click.option("--checkpoint-size", "checkpoint", type=click.FloatRange(0), metavar="GIB", help="Of one checkpoint.")
+@click.option("--checkpoints", type=click.IntRange(1), default=1, show_default=True, help="Checkpoints that are kept.")
+@_judging
+def env(modules: tuple[str, ...], folder: str, **options: Any) -> int:
+    """Judge the machine before a run: imports, memory, disk, GPU, limits, clock.
+
+    Each import happens in a process of its own, so that an error, a crash and a hang are told apart.
+    """
+    from trainproof.preflight_command import run_env
+
+    needs = {name: options.pop(name) for name in ("memory", "disk", "gpu", "checkpoint", "checkpoints")}
+    return run_env(modules, folder, needs, options)
+
+
+@app.command()
 @click.argument("code")
 def rule(code: str) -> int:
     """Explain the rule CODE (TP203, or its name): what it sees, why it matters, its limits, its traps."""

@@ -125,6 +125,16 @@ def run_tokenizer(model: str, texts: tuple[str, ...], base: str | None, shared: 
     return _give_apart("tokenizer", found, Subject(model, "tokenizer", form, len(found.texts)), options)
 
 
+def run_env(modules: tuple[str, ...], folder: str, needs: Mapping[str, Any], shared: Mapping[str, Any]) -> int:
+    """Judge the machine; the exit code. Raises TrainproofError."""
+    from trainproof.preflight.machine import Needs, look
+
+    options = Options(paths=("environment",), **shared)
+    check_outputs(options)
+    found = look(modules, folder, Needs(**needs))
+    return _give_apart("environment", found, Subject("environment", "machine", "this", len(modules)), options)
+
+
 def _give_apart(family: str, seen: Any, subject: Subject, options: Options) -> int:
     """Judge by the checks of a family, print and write the reports; the exit code."""
     settings = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))

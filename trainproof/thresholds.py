@@ -898,6 +898,20 @@ class TokenizerThresholds(msgspec.Struct, frozen=True):
     spaces_share: float = 0.05  # of the texts
 
 
+class MachineThresholds(msgspec.Struct, frozen=True):
+    """Family TPE: the machine."""
+
+    # TPE108 shared-memory. Source: containers have 0.0625 by default, on which loaders fail; a gibibyte carries small batches.
+    shared_warn: float = 1.0  # GiB
+
+    # TPE109 open-files. Source: convention (the usual soft limit is 1,024).
+    files_warn: int = 1024
+
+    # TPE110 clock. Source: convention.
+    made: float = 1.735e9  # seconds since 1970: the beginning of 2025
+    ahead: float = 300.0  # seconds
+
+
 class Thresholds(msgspec.Struct, frozen=True):
     """All thresholds, one group a rule family (the field is the family's module name)."""
 
@@ -918,6 +932,7 @@ class Thresholds(msgspec.Struct, frozen=True):
     data: DataThresholds = DataThresholds()
     objective: BatchThresholds = BatchThresholds()
     tokenizer: TokenizerThresholds = TokenizerThresholds()
+    environment: MachineThresholds = MachineThresholds()
 
     def with_overrides(self, overrides: dict[str, float]) -> Thresholds:
         """These thresholds with `family.field` keys replaced. Raises UsageError for an unknown key."""

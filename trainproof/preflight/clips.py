@@ -74,7 +74,9 @@ def _has_sounds(folder: Path) -> bool:
 def _is_piped(path: str) -> bool:
     with Path(path).open("rb") as raw:
         lines = [line for line in raw.read(4096).split(b"\n")[:4] if line.strip()]
-    return bool(lines) and all(b"|" in line for line in lines)
+    return bool(lines) and all(
+        b"|" in line[1:] and not line.startswith(b"|") for line in lines
+    )  # else a table of Markdown
 
 
 @lru_cache(maxsize=4)

@@ -43,7 +43,14 @@ def span(first: int | None, last: int | None) -> str:
 
 
 #: what was judged -> what its records are
-UNITS = {"checkpoint": "tensor", "recording": "step", "data": "record", "batch": "row", "tokenizer": "text"}
+UNITS = {
+    "checkpoint": "tensor",
+    "recording": "step",
+    "data": "record",
+    "batch": "row",
+    "tokenizer": "text",
+    "machine": "module",
+}
 
 
 def described(run: RunReport) -> str:

@@ -37,6 +37,7 @@ FAMILIES = {
     "TPD": "data",
     "TPO": "objective",
     "TPT": "tokenizer",
+    "TPE": "environment",
 }
 #: the family whose rules look at a Comparison with baselines, not at one log
 COMPARISON = "comparison"
@@ -47,6 +48,7 @@ APART = {
     "data": "data",
     "objective": "a batch",
     "tokenizer": "a tokenizer",
+    "environment": "a machine",
 }
 #: those of them that look at what there is before training -> the modules of their checks
 PREFLIGHT = {
@@ -55,6 +57,7 @@ PREFLIGHT = {
     ),
     "objective": ("preflight.checks.objective",),
     "tokenizer": ("preflight.checks.tokenizer",),
+    "environment": ("preflight.checks.environment",),
 }
 
 
