@@ -76,20 +76,17 @@ def as_resumed(columns: Columns) -> Frame:
 
 
 def drift(n: int, sigma: float, seed: int) -> Columns:
-    """The loss, in training and evaluation, creeps up by 45 % over the last half."""
+    """The loss creeps up by 45 % over the last half."""
     run = healthy(n, sigma, seed)
-    creep = 1 + 0.45 * np.clip((np.arange(n) - n / 2) / (n / 2), 0, 1)
-    run["loss"] *= creep
-    run["eval/loss"] *= creep
+    run["loss"] *= 1 + 0.45 * np.clip((np.arange(n) - n / 2) / (n / 2), 0, 1)
     return run
 
 
 def late_divergence(n: int, sigma: float, seed: int) -> Columns:
-    """At 70 % the loss, in training and evaluation, jumps to 7.5, the unigram level of a usual tokenizer, and stays."""
+    """At 70 % the loss jumps to 7.5, the unigram level of a usual tokenizer, and stays."""
     run = healthy(n, sigma, seed)
     late = np.arange(n) >= 0.7 * n
-    for name in ("loss", "eval/loss"):
-        run[name][late] *= 7.5 / curve(n)[late]
+    run["loss"][late] *= 7.5 / curve(n)[late]
     return run
 
 

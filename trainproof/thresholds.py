@@ -110,6 +110,9 @@ class LossThresholds(msgspec.Struct, frozen=True):
     diverged_records: int = 10  # records that the state has to hold, or the smoothing width if longer
     diverged_records_fast: int = 5
     diverged_evals: int = 3  # evaluations since the rise, before new lows of theirs excuse it
+    diverged_apart: float = (
+        10.0  # times the evaluation loss: less may be one and the same quantity (a diverged loss stops near ln V)
+    )
     diverged_cycles: int = (
         80  # latest records: where batches come in cycles or stretches, some of these are at the best level still
     )

@@ -77,6 +77,11 @@ class TestDiverged:
         rising = make_frame({"eval/loss": (range(0, 100, 10), np.linspace(1.4, 2.0, 10))}, loss=loss)
         assert only(run_rule("TP203", rising)).severity is FAIL
 
+    def test_a_loss_near_what_is_evaluated_is_not_excused_by_it(self) -> None:
+        loss = noisy([1.5] * 50 + [7.5] * 50)
+        falling = make_frame({"eval/loss": (range(0, 100, 10), np.linspace(2.0, 1.4, 10))}, loss=loss)
+        assert only(run_rule("TP203", falling)).severity is FAIL
+
     def test_a_slow_drift_warns(self) -> None:
         frame = synthetic.as_frame(synthetic.drift(600, 0.1, 0))
         assert only(run_rule("TP203", frame)).severity in (WARN, FAIL)

@@ -68,8 +68,8 @@ def loss_diverged(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     False positives
     Tiny losses of well-trained runs double without meaning (hence the share given back); noise (hence the standard error: none in
     3,200 healthy noise runs); overshoot in the first steps (the best level starts at the median of the first 3). A run that came
-    back to its best level is told as INFO, and so is one whose evaluation loss went on to new lows in at least 3 evaluations: a term
-    was added to its training loss. Declared curricula still fire: judge their phases apart.
+    back to its best level is told as INFO, and so is one whose evaluation loss went on to new lows in at least 3 evaluations and is
+    now a tenth of the training loss or less: a term was added to that. Declared curricula still fire: judge their phases apart.
 
     What to try
     Resume from a checkpoint before the rise with a lower learning rate; look at the batches before it; check mixed-precision scale.
@@ -114,13 +114,16 @@ def _comes_in_stretches(loss: Series, levels: Sequence[Level], t: LossThresholds
 
 
 def _evaluates_well(frame: Frame, loss: Series, seen: Departure, t: LossThresholds) -> bool:
-    """Whether the last of several evaluations since the rise is below all before it: a term was added to the training loss."""
+    """Whether a term was added to the training loss: it is many times what is evaluated, and the last of several evaluations since the
+    rise is below all before it."""
     if "eval/loss" not in frame:
         return False
     evals = frame["eval/loss"].finite
     before = evals.value[evals.step < loss.step[seen.begin]]
     since = evals.value[evals.step >= loss.step[seen.flagged]]
-    return len(before) > 0 and len(since) >= t.diverged_evals and bool(since[-1] < before.min())
+    if not len(before) or len(since) < t.diverged_evals:
+        return False
+    return bool(since[-1] < before.min() and seen.level >= t.diverged_apart * since[-1])
 
 
 def _levels(loss: Series, t: LossThresholds) -> Iterator[Level]:
