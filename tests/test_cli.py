@@ -10,34 +10,17 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
 import trainproof
+from tests.commands import Ran, Run, runner
 from trainproof import cli, output
 from trainproof.report import html
 
 HEALTHY = [3.0 / i**0.3 + 0.01 * ((i * 7919) % 13) for i in range(1, 101)]
 DEAD = [*HEALTHY[:60], *[math.nan] * 40]
-
-
-class Ran(NamedTuple):
-    """What a command left: its exit code and what it wrote."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def report(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self.out)
-        return document
-
-
-Run = Callable[..., Ran]
 
 
 @pytest.fixture
@@ -49,15 +32,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     write_log(tmp_path / "good.jsonl", HEALTHY)
     write_log(tmp_path / "bad.jsonl", DEAD)
 
-    def ran(*arguments: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["trainproof", *arguments])
-        with pytest.raises(SystemExit) as done:
-            cli.main()
-        out, err = capfd.readouterr()
-        assert "Traceback" not in err
-        return Ran(int(done.value.code or 0), out, err)
-
-    return ran
+    return runner(monkeypatch, capfd)
 
 
 def write_log(path: Path, losses: list[float], name: str = "loss") -> None:

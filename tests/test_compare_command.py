@@ -6,33 +6,16 @@ import csv
 import json
 import os
 import random
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from tests.commands import Ran, Run, runner
 from tests.comparing.helpers import falling
-from trainproof import cli
 from trainproof.comparing import load
 
 RECORDS = 400
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def run(self) -> dict[str, Any]:
-        (only,) = json.loads(self.out)["runs"]
-        return dict(only)
-
-
-Run = Callable[..., Ran]
 
 
 def records(seed: int, times: float = 1.0, n: int = RECORDS) -> list[dict[str, float]]:
@@ -61,15 +44,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     write("worse.jsonl", records(5, times=1.3))
     write("lost.jsonl", [*records(6)[:200], *({"step": i, "loss": float("nan")} for i in range(201, 301))])
 
-    def ran(*arguments: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["trainproof", *arguments])
-        with pytest.raises(SystemExit) as done:
-            cli.main()
-        out, err = capfd.readouterr()
-        assert "Traceback" not in err
-        return Ran(int(done.value.code or 0), out, err)
-
-    return ran
+    return runner(monkeypatch, capfd)
 
 
 def compare(run: Run, *arguments: str) -> Ran:
