@@ -58,12 +58,13 @@ def terminal_width() -> int:
         return 100
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write the file as UTF-8, whole or not at all: a temporary file beside it, fsync, rename. Raises InputError."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write the file, text as UTF-8, whole or not at all: a temporary file beside it, fsync, rename. Raises InputError."""
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
     try:
-        with temporary.open("x", encoding="utf-8", errors="replace", newline="\n") as file:
-            file.write(text)
+        with temporary.open("xb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

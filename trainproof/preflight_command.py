@@ -20,7 +20,7 @@ from trainproof.preflight.found import Found, merged
 from trainproof.preflight.inputs import Plan, plan_of
 from trainproof.preflight.judging import judge_found
 from trainproof.preflight.running import run_pieces, usual_workers, whole_of
-from trainproof.preflight.sharding import load_all, save, share_of
+from trainproof.preflight.sharding import load_all, packed, share_of
 from trainproof.verdict import RunReport, Verdict
 
 #: places that are kept with an excerpt when all have to be named
@@ -70,7 +70,7 @@ def _run_shard(own: DataOptions, plan: Plan, options: Options) -> int:
     done = share_of(plan, own.shard)
     with progress(len(done)) as seen:
         parts = list(run_pieces(plan, [plan.pieces[i] for i in done], own.workers or usual_workers(), seen))
-    save(Path(own.partial), options.paths, plan, done, merged(parts, plan.options.keep))
+    write_whole(Path(own.partial), packed(options.paths, plan, done, merged(parts, plan.options.keep)))
     tell(f"{own.partial}: {len(done)} of {len(plan.pieces)} pieces; judge all shards with `trainproof merge`")
     return 0
 

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -45,8 +42,8 @@ def share_of(plan: Plan, shard: str) -> list[int]:
     return list(range(int(index) - 1, len(plan.pieces), int(count)))
 
 
-def save(path: Path, paths: tuple[str, ...], plan: Plan, done: Sequence[int], part: Partial) -> None:
-    """Write a partial, whole or not at all. Raises InputError."""
+def packed(paths: tuple[str, ...], plan: Plan, done: Sequence[int], part: Partial) -> bytes:
+    """A partial as the bytes of its file."""
     examples = {
         code: [(e.place, None if e.value != e.value else e.value, e.excerpt) for e in found]
         for code, found in part.examples.items()
@@ -57,18 +54,10 @@ def save(path: Path, paths: tuple[str, ...], plan: Plan, done: Sequence[int], pa
     arrays: dict[str, Any] = {f"places/{code}": np.array(places, np.int64) for code, places in part.places.items()}
     for name, columns in part.tables.items():
         arrays |= {f"table/{name}/{column}": np.concatenate(pieces) for column, pieces in columns.items()}
-    packed = io.BytesIO()
+    archive = io.BytesIO()
     text = json.dumps(msgspec.to_builtins(header))  # in ASCII: half a surrogate pair in an excerpt survives
-    np.savez_compressed(packed, header=np.frombuffer(text.encode(), np.uint8), **arrays)
-    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(packed.getbuffer())
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    np.savez_compressed(archive, header=np.frombuffer(text.encode(), np.uint8), **arrays)
+    return archive.getvalue()
 
 
 def load(path: str) -> tuple[Header, Partial]:
