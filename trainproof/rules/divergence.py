@@ -18,12 +18,14 @@ from trainproof.verdict import Severity
 
 
 class Level(NamedTuple):
-    """The loss smoothed over `width` records: record indices, level, best level so far, and how long a state must hold."""
+    """The loss smoothed over `width` records: record indices, level, best level so far, the logarithm of their ratio (no number where a
+    level is not positive), and how long a state must hold."""
 
     width: int
     at: stats.Ints
     level: stats.Floats
     best: stats.Floats
+    height: stats.Floats
     hold: int  # in entries of these arrays
 
 
@@ -139,7 +141,9 @@ def _levels(loss: Series, t: LossThresholds) -> Iterator[Level]:
             at, level = loss.memo(stats.trailing_median, width, stride)
             start = float(level[0])
         best = np.minimum(np.minimum.accumulate(level), start)
-        yield Level(width, at, level, best, max(t.diverged_records, width) // stride)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            height = np.log(level / best)
+        yield Level(width, at, level, best, height, max(t.diverged_records, width) // stride)
 
 
 def stride_of(width: int) -> int:
@@ -201,9 +205,7 @@ def _stands_out(loss: Series, level: Level, hold: int, t: LossThresholds) -> sta
     In logarithms; in units of the loss from its first value on that has none.
     """
     bar = t.diverged_se * stats.MEDIAN_SE / math.sqrt(level.width)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        height = np.log(level.level / level.best)
-    logs = stats.trailing_minimum(height, hold) >= bar * loss.memo(_noise_of_log)[level.at]
+    logs = stats.trailing_minimum(level.height, hold) >= bar * loss.memo(_noise_of_log)[level.at]
     if loss.memo(np.min) > 0:
         return np.asarray(logs)
     noise = max(bar, t.diverged_noise_units) * loss.memo(stats.noise_so_far)[level.at]

@@ -46,17 +46,21 @@ def plateau(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     loss = frame["loss"].finite
     if len(loss) < t.plateau_min_records:
         raise CannotTell(f"{len(loss)} finite records, needs {t.plateau_min_records}")
-    views = _Views(loss.value, t)
-    told = [
-        (count, lo, views.flat(lo, count))
-        for count in _counts_with_much_left(frame, loss, t)
-        for lo in (count - max(t.plateau_records, int(share * count)) for share in t.plateau_shares)
-    ]
-    found = next(((count, lo) for count, lo, flat in told if flat), None)
-    if found:
-        yield _plateau_told(loss, views, *found, t)
-    elif told and all(flat is None for _, _, flat in told):
+    views, answers = _Views(loss.value, t), set[bool | None]()
+    for count in _counts_with_much_left(frame, loss, t):
+        for lo in _begins(count, t):
+            flat = views.flat(lo, count)
+            if flat:
+                yield _plateau_told(loss, views, count, lo, t)
+                return
+            answers.add(flat)
+    if answers == {None}:
         raise CannotTell("too noisy to tell")
+
+
+def _begins(count: int, t: LossThresholds) -> list[int]:
+    """Where the windows begin that end at record `count`."""
+    return [count - max(t.plateau_records, int(share * count)) for share in t.plateau_shares]
 
 
 def is_flat_now(frame: Frame, t: LossThresholds) -> bool:
@@ -67,7 +71,7 @@ def is_flat_now(frame: Frame, t: LossThresholds) -> bool:
     if count not in _counts_with_much_left(frame, loss, t)[-1:]:
         return False
     views = _Views(loss.value, t)
-    return any(views.flat(count - max(t.plateau_records, int(share * count)), count) for share in t.plateau_shares)
+    return any(views.flat(lo, count) for lo in _begins(count, t))
 
 
 class _Views:
