@@ -271,6 +271,11 @@ def mann_kendall(y: Floats) -> float:
     return 0.0 if variance <= 0 or s == 0 else (s - math.copysign(1, s)) / math.sqrt(variance)
 
 
+def trend_z(x: Floats) -> float:
+    """The Mann-Kendall Z of the block medians of x: whether it rises (positive) or falls over the whole of it."""
+    return mann_kendall(block_medians(x))
+
+
 def change_over(x: Floats) -> Change:
     """The Theil-Sen change from the first to the last block median of x (at most 120 blocks), and its standard error.
 
@@ -285,7 +290,7 @@ def _change(y: Floats) -> Change:
         return Change(0.0, math.inf, median(y) if m else math.nan)
     t = np.arange(m, dtype=np.float64)
     i, j, apart = _pairs(m)
-    slope = median((y.take(j) - y.take(i)) / apart)  # theil_sen(t, y)
+    slope = median((y.take(j) - y.take(i)) / apart)  # theil_sen(t, y), whose distances are known
     residual = y - slope * t
     sigma = MAD_TO_SIGMA * median(np.abs(residual - median(residual)))
     se = THEIL_SEN_SE * sigma * math.sqrt(12 * (m - 1) / (m * (m + 1)))

@@ -229,4 +229,4 @@ def _grown(series: Series, severity: Severity, t: ArchitectureThresholds) -> Ite
 def _doubling(x: stats.Floats, t: ArchitectureThresholds) -> bool:
     tenth = max(1, len(x) // 10)
     first, last = stats.median(x[:tenth]), stats.median(x[-tenth:])
-    return last >= t.growth_times * first > 0 and stats.mann_kendall(stats.block_medians(x)) > t.growth_z
+    return last >= t.growth_times * first > 0 and stats.trend_z(x) > t.growth_z

@@ -71,7 +71,7 @@ def alignment_not_learned(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
 def _unaligned(error: stats.Floats, t: PreferenceThresholds) -> bool:
     tenth = len(error) // 10
     first, last = stats.median(error[:tenth]), stats.median(error[-tenth:])
-    return last > (1 - t.alignment_share) * first > 0 and stats.mann_kendall(stats.block_medians(error)) > t.alignment_z
+    return last > (1 - t.alignment_share) * first > 0 and stats.trend_z(error) > t.alignment_z
 
 
 def _fell(x: stats.Floats, t: PreferenceThresholds) -> bool:
@@ -189,8 +189,8 @@ def length_without_reward(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
 def _grows(x: stats.Floats, t: PreferenceThresholds) -> bool:
     tenth = len(x) // 10
     first, last = stats.median(x[:tenth]), stats.median(x[-tenth:])
-    return last >= t.length_times * first > 0 and stats.mann_kendall(stats.block_medians(x)) > t.length_z
+    return last >= t.length_times * first > 0 and stats.trend_z(x) > t.length_z
 
 
 def _earns(reward: stats.Floats, t: PreferenceThresholds) -> bool:
-    return stats.mann_kendall(stats.block_medians(reward)) >= t.length_reward_z
+    return stats.trend_z(reward) >= t.length_reward_z

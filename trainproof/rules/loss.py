@@ -147,7 +147,7 @@ def _learned(x: stats.Floats, t: LossThresholds) -> bool | None:
     ever = (first - float(stats.block_medians(x, 10).min())) / scale
     if -drop >= t.never_drop or drop >= t.never_drop or ever - t.never_se * se / scale >= t.never_drop:
         return True  # a loss that rose, or fell and rose again, is the business of other rules
-    if stats.mann_kendall(stats.block_medians(x)) <= t.never_z:
+    if stats.trend_z(x) <= t.never_z:
         return True
     return False if drop + t.never_se * se / scale < t.never_drop else None
 

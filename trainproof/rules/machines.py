@@ -78,9 +78,7 @@ def _grows(x: stats.Floats, t: ThroughputThresholds) -> bool:
     if first <= 0 or last < (1 + t.memory_growth) * first or last < (1 + t.memory_half) * middle:
         return False
     halves = (x[: n // 2], x[n // 2 :])
-    return stats.mann_kendall(stats.block_medians(x)) > t.memory_z and all(
-        stats.mann_kendall(stats.block_medians(half)) > t.memory_z_half for half in halves
-    )
+    return stats.trend_z(x) > t.memory_z and all(stats.trend_z(half) > t.memory_z_half for half in halves)
 
 
 def _full_at(frame: Frame, memory: Series, count: int) -> float | None:

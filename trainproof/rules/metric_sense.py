@@ -88,10 +88,7 @@ def _apart(losses: stats.Floats, gains: stats.Floats, t: EvaluationThresholds, c
         by < t.disagree_change * abs(stats.median(y[:third])) or by <= 0 for by, y in zip(fell, (x, gain), strict=True)
     ):
         return False
-    return (
-        stats.mann_kendall(stats.block_medians(x)) < -t.disagree_z
-        and stats.mann_kendall(stats.block_medians(gain)) < -t.disagree_z
-    )
+    return stats.trend_z(x) < -t.disagree_z and stats.trend_z(gain) < -t.disagree_z
 
 
 def _at_chance(frame: Frame, t: EvaluationThresholds) -> Iterator[Sighting]:

@@ -71,7 +71,7 @@ def _shifted(values: stats.Floats, t: DataOrderThresholds, count: int) -> bool:
     apart = abs(last - first)
     if apart < t.mixture_share or apart < t.mixture_relative * abs(first):
         return False
-    return abs(stats.mann_kendall(stats.block_medians(x))) > t.mixture_z
+    return abs(stats.trend_z(x)) > t.mixture_z
 
 
 @rule(
@@ -136,4 +136,4 @@ def _drifts(x: stats.Floats, t: DataOrderThresholds) -> bool:
     first, last = stats.median(x[:quarter]), stats.median(x[-quarter:])
     if min(first, last) <= 0 or max(first, last) < t.tokens_times * min(first, last):
         return False
-    return abs(stats.mann_kendall(stats.block_medians(x))) > t.tokens_z
+    return abs(stats.trend_z(x)) > t.tokens_z

@@ -111,7 +111,7 @@ def chosen_reward_falling(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
     """
     chosen = finite(frame, "rewards/chosen", t.chosen_min_records)
     m5 = chosen.memo(stats.median5)
-    if not m5[-1] < t.chosen_level or stats.mann_kendall(stats.block_medians(chosen.value)) >= t.chosen_z:
+    if not m5[-1] < t.chosen_level or stats.trend_z(chosen.value) >= t.chosen_z:
         return
     accuracy = frame.get("rewards/accuracies")
     sure = accuracy is not None and len(accuracy) and stats.median(accuracy.value[-5:]) >= t.chosen_accuracy

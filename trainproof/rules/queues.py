@@ -86,7 +86,7 @@ def _falls(values: stats.Floats, t: PipelineThresholds, count: int) -> bool:
     x = values[:count]
     tenth = len(x) // 10
     first, last = stats.median(x[:tenth]), stats.median(x[-tenth:])
-    return 0 <= last <= t.queue_share * first and stats.mann_kendall(stats.block_medians(x)) < -t.queue_z
+    return 0 <= last <= t.queue_share * first and stats.trend_z(x) < -t.queue_z
 
 
 def _dry(step: stats.Ints, x: stats.Floats) -> str:

@@ -222,4 +222,4 @@ def _stands(x: stats.Floats, t: PreferenceThresholds) -> bool:
     blocks = stats.block_medians(x, t.still_blocks)
     if abs(gain) + 2 * se >= t.still_gain * spread or float(blocks.max() - blocks[0]) > spread:
         return False
-    return stats.mann_kendall(stats.block_medians(x)) < t.still_z
+    return stats.trend_z(x) < t.still_z

@@ -72,4 +72,4 @@ def finite(frame: Frame, name: str, records: int) -> Series:
 
 def rises(frame: Frame, name: str, z: float) -> bool:
     """Whether the metric is logged and has a clear upward trend (Mann-Kendall Z of its block medians above `z`)."""
-    return name in frame and stats.mann_kendall(stats.block_medians(frame[name].finite.value)) > z
+    return name in frame and stats.trend_z(frame[name].finite.value) > z

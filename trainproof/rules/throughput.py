@@ -156,7 +156,7 @@ def _creeps_by(values: Floats, skip: int, limit: float, t: ThroughputThresholds,
     tenth = max(1, len(x) // 10)
     if len(x) < 3 or stats.median(x[-tenth:]) < limit * stats.median(x[:tenth]):
         return False
-    return stats.mann_kendall(stats.block_medians(x)) > (t.creep_z if len(x) >= t.creep_few else t.creep_z_few)
+    return stats.trend_z(x) > (t.creep_z if len(x) >= t.creep_few else t.creep_z_few)
 
 
 @rule(
