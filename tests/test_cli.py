@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -350,7 +351,11 @@ def test_a_full_disk_is_one_line() -> None:
 @pytest.mark.usefixtures("run")
 def test_an_interrupt_is_quiet() -> None:
     process = subprocess.Popen(
-        command("epoch", "-"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command("epoch", "-"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # a suite in the background ignores it
     )
     assert process.stdin is not None
     process.stdin.write(bytes(512 * 1024))  # more than a pipe holds: it returns once the other side is reading
