@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.feeding import watched
+from tests.live.feeding import everything, said, watched
 from tests.watching.logs import Clock, append, chunks, frame, jsonl, only_run, points, standing, values_in, watch
+from trainproof.api import judge
 from trainproof.errors import UsageError
-from trainproof.verdict import Verdict
+from trainproof.verdict import Severity, Verdict
 from trainproof.watch_command import WatchOptions, run_watch
 from trainproof.watching.display import duration
 from trainproof.watching.hooks import Commands
@@ -294,32 +295,41 @@ class TestOutput:
 
 
 WRITER = """
-import sys, time
-data = open(sys.argv[1], "rb").read().splitlines(keepends=True)
+import random, sys, time
+data = open(sys.argv[1], "rb").read()
+sizes, at = random.Random(0), 0
 with open(sys.argv[2], "ab", buffering=0) as log:
-    for line in data:
-        log.write(line[:7]); log.write(line[7:])
+    while at < len(data):
+        size = sizes.randint(1, 400)
+        log.write(data[at : at + size])
+        at += size
         time.sleep(0.002)
     log.write(b'{"step": 99')
     time.sleep(600)
 """
 
 
-def test_a_writer_that_is_killed_loses_nothing_of_what_it_wrote(tmp_path: Path) -> None:
+@pytest.mark.parametrize("until", [0.7, 1.0])
+def test_a_writer_that_is_killed_loses_nothing_of_what_it_wrote(until: float, tmp_path: Path) -> None:
+    """A process appends pieces of random sizes; it is killed in the middle of it, or when it has written a part of a last line."""
     source, path = tmp_path / "source", tmp_path / "log.jsonl"
     source.write_bytes(NAN)
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(source), str(path)])
     seen = watch(path)
     try:
-        while not seen.runs or seen.runs[0].guardian.records < 150:
+        while not path.exists() or path.stat().st_size < until * len(NAN) + (until == 1):
             seen.look()
     finally:
         writer.send_signal(signal.SIGKILL)
         writer.wait()
     seen.look()
-    written = path.read_bytes()
-    assert points(only_run(seen)) == values_in(written)
-    assert [one.rule for one in standing(only_run(seen)) if one.severity == "FAIL"] == ["TP101", "TP102"]
+    whole = path.read_bytes()
+    whole = whole[: whole.rfind(b"\n") + 1]
+    assert points(only_run(seen)) == values_in(whole)
+    path.write_bytes(whole)
+    finished = [finding for finding in everything(judge(path).runs[0]) if finding.severity is not Severity.INFO]
+    assert standing(only_run(seen)) == sorted(map(said, finished))
+    assert [one.flagged_step for one in standing(only_run(seen)) if one.rule == "TP101"] == [121]
     seen.close()
 
 
