@@ -55,6 +55,13 @@ def test_an_empty_frame_is_skip() -> None:
     assert judge_run(Frame({})).verdict is Verdict.SKIP
 
 
+def test_points_are_no_curve_unless_something_is_wrong_with_them() -> None:
+    two = judge_run(make_frame(loss=[2.0, 1.9]))
+    assert (two.verdict, two.reason) == (Verdict.SKIP, "too few records to judge: 2, and a curve needs 3")
+    assert judge_run(make_frame(loss=[2.0, 1.9, 1.8])).verdict is Verdict.PASS
+    assert judge_run(make_frame(loss=[2.0, math.nan])).verdict is Verdict.FAIL
+
+
 def test_selection_by_code_prefix_and_exclusion() -> None:
     chosen = [rule.code for rule in selected_rules(Settings(select=("TP2", "TP101"), ignore=("TP204",)))]
     assert "TP101" in chosen
