@@ -18,9 +18,12 @@ PACKAGE = Path(trainproof.__file__).parent
 #: from the top down; a module may import those of its own layer and of the layers below
 LAYERS = (
     ("__main__", "cli"),
-    ("compare_command", "checkpoint_command", "preflight_command"),
+    ("compare_command", "checkpoint_command", "preflight_command", "replay_command", "bisect_command"),
     ("watch_command", "integrations"),
     ("watching",),
+    ("resume_command",),
+    ("replay",),
+    ("record",),
     ("guardian", "live"),
     ("command", "progress"),
     ("api", "output"),
@@ -31,7 +34,7 @@ LAYERS = (
     ("judge", "profiles"),
     ("folding", "panels", "decimate"),
     ("rules", "preflight"),
-    ("comparing", "checkpoint"),
+    ("comparing", "checkpoint", "experiments", "record.storage", "record.codec", "record.framework"),
     ("readers", "stats", "thresholds"),
     ("names", "segments", "objective"),
     ("frame", "report"),

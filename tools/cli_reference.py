@@ -7,18 +7,8 @@ import subprocess
 import sys
 
 COMMANDS = (
-    *(
-        (),
-        ("epoch",),
-        ("watch",),
-        ("compare",),
-        ("checkpoint",),
-        ("data",),
-        ("merge",),
-        ("objective",),
-        ("tokenizer",),
-        ("env",),
-    ),
+    *((), ("epoch",), ("watch",), ("compare",), ("checkpoint",), ("data",), ("merge",), ("objective",), ("tokenizer",)),
+    *(("env",), ("resume",), ("record-check",), ("record",), ("replay",), ("bisect",)),
     *(("baseline",), ("baseline", "add"), ("rule",), ("rules",)),
 )
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from trainproof.errors import TrainproofError
     from trainproof.frame import Frame
     from trainproof.guardian import Guardian, guard
+    from trainproof.record.recorder import Recorder
+    from trainproof.replay.skipping import SkippingDataLoader
+    from trainproof.resume_command import assert_resumes_exactly
     from trainproof.verdict import Finding, Report, Verdict
 
 __version__ = "0.1.0"
@@ -23,9 +26,12 @@ __all__ = [
     "Finding",
     "Frame",
     "Guardian",
+    "Recorder",
     "Report",
+    "SkippingDataLoader",
     "TrainproofError",
     "Verdict",
+    "assert_resumes_exactly",
     "compare",
     "guard",
     "judge",
@@ -37,9 +43,12 @@ _HOME = {
     "Finding": "trainproof.verdict",
     "Frame": "trainproof.frame",
     "Guardian": "trainproof.guardian",
+    "Recorder": "trainproof.record.recorder",
     "Report": "trainproof.verdict",
+    "SkippingDataLoader": "trainproof.replay.skipping",
     "TrainproofError": "trainproof.errors",
     "Verdict": "trainproof.verdict",
+    "assert_resumes_exactly": "trainproof.resume_command",
     "compare": "trainproof.api",
     "guard": "trainproof.guardian",
     "judge": "trainproof.api",

@@ -171,6 +171,98 @@ def watch(**options: Any) -> int:
     return run_watch(WatchOptions(**options))
 
 
+_set = click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A setting that the factory is given.")
+
+
+@app.command()
+@click.argument("inputs", nargs=-1, required=True, metavar="JOB|LOG LOG|demo")
+@click.option("--steps", default=12, show_default=True, help="Optimizer steps of the uninterrupted run.")
+@click.option("--at", type=int, help="The step at which it is interrupted; default: half of them.")
+@click.option("--seeds", type=int, metavar="N", help="Leave out one part after the other, for N seeds: a table.")
+@_set
+@_reporting
+def resume(**options: Any) -> int:
+    """Prove that a run goes on after an interruption as if there had been none, or name what is missing.
+
+    JOB is FILE.py:FUNCTION, a function that makes the training; `demo` is a built-in one. It is run, interrupted,
+    resumed in a fresh process, and compared bit for bit. Two LOGs are an uninterrupted run's and a resumed one's.
+    """
+    from trainproof.resume_command import run_resume
+
+    own = {name: options.pop(name) for name in ("inputs", "steps", "at", "given", "seeds")}
+    return run_resume(**own, shared=options)
+
+
+@app.command("record-check")
+@click.argument("job", metavar="JOB")
+@click.option("--steps", default=10, show_default=True, help="Optimizer steps of each of the two runs.")
+@_set
+@_reporting
+def record_check(job: str, steps: int, given: tuple[str, ...], **options: Any) -> int:
+    """Run a JOB (FILE.py:FUNCTION) twice: can it be replayed at all? Names the first tensor that differs."""
+    from trainproof.resume_command import run_check
+
+    return run_check(job, steps, given, options)
+
+
+@app.command()
+@click.argument("job", metavar="JOB|SCRIPT")
+@click.argument("arguments", nargs=-1, metavar="[ARGUMENT]...")
+@click.option("--out", required=True, metavar="FOLDER", help="Where the recording goes.")
+@click.option("--steps", default=100, show_default=True, help="Optimizer steps of a JOB.")
+@click.option("--checkpoint-every", default=50, show_default=True, metavar="STEPS")
+@click.option("--eval-every", default=0, metavar="STEPS", help="Record the held-out loss of a JOB with evaluate().")
+@click.option(
+    "--keyed", type=int, metavar="SEED", help="Draw the randomness of each batch from its number: bisect needs it."
+)
+@click.option("--hashes/--no-hashes", default=True, show_default=True, help="Hash every parameter after every step.")
+@_set
+def record(**options: Any) -> int:
+    """Record a training: data order, numbers, hashes, and checkpoints from which it can be replayed.
+
+    JOB is FILE.py:FUNCTION, a function that makes the training. A SCRIPT is run as it is, and records itself by
+    trainproof.Recorder(os.environ["TRAINPROOF_RUN"], ...); ARGUMENTs are the script's.
+    """
+    from trainproof.replay_command import run_record
+
+    return run_record(**options)
+
+
+@app.command()
+@click.argument("run", metavar="RUN")
+@click.option("--finding", metavar="CODE[@STEP]", help="Prove this finding; default: the first.")
+@click.option("--steps", metavar="FIRST-LAST", help="Replay these steps, whatever was found.")
+@click.option("--job", metavar="JOB", help="Where the job is now; default: where it was recorded.")
+@click.option("--plan", "plan_file", metavar="FILE", help="Write the list of batches to leave out.")
+@_reporting
+def replay(**options: Any) -> int:
+    """Run a segment of a recorded run again, twice, and say whether it comes out bit for bit as it was recorded."""
+    from trainproof.replay_command import run_replay
+
+    own = {name: options.pop(name) for name in ("run", "finding", "steps", "job", "plan_file")}
+    return run_replay(**own, shared=options)
+
+
+@app.command()
+@click.argument("run", metavar="RUN")
+@click.option("--bad", type=int, metavar="STEP", help="The first bad evaluation; default: the change-point.")
+@click.option("--budget", default=100, show_default=True, metavar="N", help="Replays at most.")
+@click.option("--job", metavar="JOB", help="Where the job is now; default: where it was recorded.")
+@click.option(
+    "--forensic", is_flag=True, help="RUN is a folder of checkpoints alone; the order of the data is unknown."
+)
+@click.option("--evidence", metavar="FILE", help="Write every counterfactual as JSON.")
+@click.option("--try", "attempt", metavar="JSON", help="Do one counterfactual again, as a report names it.")
+@_set
+@_reporting
+def bisect(**options: Any) -> int:
+    """Find what made a recorded run collapse, by experiment: checkpoint, shard, batch, sample."""
+    from trainproof.bisect_command import BisectOptions, run_bisect
+
+    own = BisectOptions(**{name: options.pop(name) for name in BisectOptions._fields})
+    return run_bisect(own, options)
+
+
 @app.group()
 def baseline() -> None:
     """Keep trusted runs as small JSON summaries, to be committed beside the code."""

@@ -915,6 +915,17 @@ class MachineThresholds(msgspec.Struct, frozen=True):
     ahead: float = 300.0  # seconds
 
 
+class ExperimentThresholds(msgspec.Struct, frozen=True):
+    """Rules TP109 and TP707."""
+
+    # TP707 resume-equivalence, of two logs. Source: measured between devices and thread counts (1e-6 to 5e-7 in the loss), widened
+    # for low precision.
+    resume_steps: int = 5  # steps after the interruption that are compared
+    resume_loss: float = 1e-3  # relative
+    resume_norm: float = 1e-2  # relative, of the gradient norm
+    resume_rate: float = 1e-6  # relative, of the learning rate: how loggers round it
+
+
 class Thresholds(msgspec.Struct, frozen=True):
     """All thresholds, one group a rule family (the field is the family's module name)."""
 
@@ -936,6 +947,7 @@ class Thresholds(msgspec.Struct, frozen=True):
     objective: BatchThresholds = BatchThresholds()
     tokenizer: TokenizerThresholds = TokenizerThresholds()
     environment: MachineThresholds = MachineThresholds()
+    experiment: ExperimentThresholds = ExperimentThresholds()
 
     def with_overrides(self, overrides: dict[str, float]) -> Thresholds:
         """These thresholds with `family.field` keys replaced. Raises UsageError for an unknown key."""

@@ -14,6 +14,7 @@ from trainproof.checkpoint.pickles import Opaque
 from trainproof.checkpoint.safetensors import read_safetensors
 from trainproof.checkpoint.torchfile import read_torch
 from trainproof.errors import InputError
+from trainproof.record.storage import MANIFEST, STATE, open_state
 
 ENDINGS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 #: the weights that a folder of transformers or peft holds, in the order in which they are looked for
@@ -62,6 +63,8 @@ def _folder(path: Path) -> list[Checkpoint]:
 def _kind(path: Path) -> Callable[[Path], Checkpoint] | None:
     if (path / ".metadata").is_file():
         return _distributed
+    if (path / MANIFEST).is_file() and (path / STATE).is_file():
+        return _recorded
     return _hf if any((path / name).is_file() for name in _WEIGHTS) else None
 
 
@@ -234,6 +237,17 @@ def _json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         raise InputError(f"{path}: no JSON") from None
+
+
+def _recorded(path: Path) -> Checkpoint:
+    manifest, data = open_state(path)
+    tensors, state = split(data)
+    step = manifest.get("step")
+    expected = ("optimizer", "rng", "sampler")
+    state["sampler"] = {"stream": data.get("stream")}
+    return Checkpoint(
+        str(path), "recording", tensors, state, step if isinstance(step, int) else None, expected=expected
+    )
 
 
 def _distributed(path: Path) -> Checkpoint:

@@ -12,11 +12,12 @@ from trainproof.errors import InputError
 
 #: the format's own bound of its header
 MOST_HEADER = 100_000_000
-_DTYPES = {
+DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "F8_E8M0": "float8_e8m0fnu", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32",
     "U16": "uint16", "U8": "uint8", "BOOL": "bool", "C64": "complex64",
 }  # fmt: skip
+CODES = {dtype: code for code, dtype in DTYPES.items()}
 
 
 def read_safetensors(path: Path) -> tuple[list[Tensor], dict[str, str]]:
@@ -75,9 +76,9 @@ def _tensor(name: str, entry: Any, path: str, start: int) -> Tensor:
     numbers = [*shape, begin, end] if isinstance(shape, list) else [None]
     if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**48 for n in numbers):
         raise broken
-    if dtype not in _DTYPES:
+    if dtype not in DTYPES:
         raise InputError(f"a safetensors file with tensors of {str(dtype)[:20]!r}, which is no dtype known here")
-    tensor = Tensor(name, _DTYPES[dtype], tuple(shape), path, start + begin)
+    tensor = Tensor(name, DTYPES[dtype], tuple(shape), path, start + begin)
     if tensor.elements * ITEM_BYTES[tensor.dtype] != end - begin:
         raise broken
     return tensor

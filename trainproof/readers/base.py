@@ -38,6 +38,7 @@ READERS = {
     "mmengine": Entry("trainproof.readers.mmengine:MMEngineReader", (b'"iter"',)),
     "detr": Entry("trainproof.readers.detr:DETRReader", (b'"train_loss"',)),
     "stylegan": Entry("trainproof.readers.stylegan:StyleGANReader", (b'"Progress/tick"',)),
+    "recording": Entry("trainproof.readers.recording:RecordingReader", (b"trainproof recording",)),
     "jsonl": Entry("trainproof.readers.jsonl:JSONLReader", (b"{",)),
     "tensorboard": Entry("trainproof.readers.tensorboard:TensorBoardReader"),
     "wandb": Entry("trainproof.readers.wandb:WandbReader", (b":W&B",)),

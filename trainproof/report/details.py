@@ -43,6 +43,8 @@ def details(run: RunReport) -> Iterator[Details]:
     rules = f"{plural(len(run.checked), 'rule')} ran, {len(run.skipped)} skipped"
     skipped = [(reason, ", ".join(codes)) for reason, codes in by_reason(run.skipped)]
     yield Details(rules, f"Ran: {', '.join(run.checked) or 'none'}", ("skipped because", "rules"), skipped)
+    if run.repeat:
+        yield Details("Do it again", "", ("command",), [(printable(command),) for command in run.repeat])
     if run.facts:
         facts = [(clipped(name, MOST_NAME), printable(str(value))) for name, value in run.facts.items()]
         yield Details(plural(len(facts), "declared fact"), "", ("fact", "value"), facts)

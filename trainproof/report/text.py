@@ -34,6 +34,8 @@ LABEL = 10
 MOST_EVIDENCE, MOST_NAME, MOST_CODES, MOST_DROPPED = 8, 40, 3, 3
 #: baselines and changed settings shown of a comparison
 MOST_BASELINES, MOST_CHANGES = 8, 12
+#: commands shown that do an experiment again
+MOST_COMMANDS = 3
 NARROWEST, WIDEST, WIDEST_CURVE = 40, 110, 64
 
 
@@ -131,6 +133,10 @@ def _run(run: RunReport, pen: _Pen) -> Iterator[str]:
     if run.compared is not None:
         yield from _compared(run.compared, pen)
     yield from _what_ran(run, pen)
+    for command in run.repeat[:MOST_COMMANDS]:
+        yield from pen.labelled("again", printable(command))
+    if len(run.repeat) > MOST_COMMANDS:
+        yield f"{INDENT}{' ' * LABEL}and {plural(len(run.repeat) - MOST_COMMANDS, 'more command')}, in the HTML and the JSON report"
 
 
 def _described(run: RunReport) -> str:

@@ -45,6 +45,7 @@ def span(first: int | None, last: int | None) -> str:
 #: what was judged -> what its records are
 UNITS = {
     "checkpoint": "tensor",
+    "job": "step",
     "recording": "step",
     "data": "record",
     "batch": "row",

@@ -38,6 +38,9 @@ FAMILIES = {
     "TPO": "objective",
     "TPT": "tokenizer",
     "TPE": "environment",
+    "TP108": "experiment",
+    "TP109": "experiment",
+    "TP707": "experiment",
 }
 #: the family whose rules look at a Comparison with baselines, not at one log
 COMPARISON = "comparison"
@@ -49,6 +52,7 @@ APART = {
     "objective": "a batch",
     "tokenizer": "a tokenizer",
     "environment": "a machine",
+    "experiment": "a job that was run again, or two logs of one job",
 }
 #: those of them that look at what there is before training -> the modules of their checks
 PREFLIGHT = {

@@ -1,0 +1,107 @@
+"""Jobs with one fault each, made from the built-in demonstration; found as "jobs.py:NAME"."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+from typing import Any
+
+from trainproof.record.framework import torch
+from trainproof.replay.demo import Demo
+
+FILE = __file__
+
+
+class Own(Demo):
+    """Saves and loads itself; `kept` names what it keeps beside model, optimizer and the position."""
+
+    def __init__(self, kept: str) -> None:
+        super().__init__(0)
+        self.kept = kept.split()
+
+    def save(self, folder: Path, cursor: int) -> None:
+        state: dict[str, Any] = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "cursor": cursor,
+        }
+        if "scheduler" in self.kept:
+            state["scheduler"] = self.scheduler.state_dict()
+        torch().save(state, folder / "own.pt")
+
+    def load(self, folder: Path) -> int:
+        state = torch().load(folder / "own.pt", weights_only=True)
+        for name in ("model", "optimizer", *self.kept):
+            self.stateful[name].load_state_dict(state[name])
+        return int(state["cursor"])
+
+
+def forgetful(settings: dict[str, Any]) -> Own:
+    return Own(settings.get("kept", ""))
+
+
+def hidden(settings: dict[str, Any]) -> Demo:
+    """Draws from a generator of its own that is no part of the declared state."""
+    job = Demo(0)
+    generator = torch().Generator().manual_seed(3)
+    batches = job.batches
+
+    def noisy(cursor: int) -> Any:
+        for batch in batches(cursor):
+            batch["words"][:, int(torch().randint(12, (), generator=generator))] = 2
+            yield batch
+
+    job.batches = noisy  # type: ignore[method-assign]
+    return job
+
+
+def shaky(settings: dict[str, Any]) -> Demo:
+    """Adds noise from the operating system to one weight in its third update."""
+    job, step, count = Demo(0), Demo.step, itertools.count(1)
+
+    def shaken(batch: Any) -> Any:
+        result = step(job, batch)
+        if next(count) == 6:
+            job.model[2].weight.data[0, 0] += 1e-6 * (1 + os.urandom(1)[0])
+        return result
+
+    job.step = shaken  # type: ignore[method-assign]
+    return job
+
+
+def unseeded(settings: dict[str, Any]) -> Demo:
+    job = Demo(0)
+    torch().manual_seed(int.from_bytes(os.urandom(4), "little"))
+    torch().nn.init.normal_(job.model[0].weight)
+    return job
+
+
+def broken(settings: dict[str, Any]) -> Demo:
+    raise RuntimeError("no data\nat all")
+
+
+def short(settings: dict[str, Any]) -> Demo:
+    job, batches = Demo(0), Demo.batches
+    job.batches = lambda cursor: itertools.islice(batches(job, cursor), 4)  # type: ignore[method-assign]
+    return job
+
+
+def faulty(settings: dict[str, Any]) -> Demo:
+    """Multiplies one gradient by -100 in the update that the environment names, once: a transient fault."""
+    job, step, count = Demo(0), Demo.step, os.environ.get("TRAINPROOF_TEST_FAULT")
+
+    def faulted(batch: Any) -> Any:
+        if batch["last"] and count is not None and job.scheduler.last_epoch + 1 == int(count):
+            job.model[2].weight.grad[3, 3] *= -100
+        return step(job, batch)
+
+    job.step = faulted  # type: ignore[method-assign]
+    return job
+
+
+def pulsed(settings: dict[str, Any]) -> Demo:
+    """Its schedule raises the rate to 0.5 for three updates from the 45th on."""
+    job = Demo(0)
+    job.scheduler.lr_lambdas = [lambda i: 500.0 if 44 <= i < 47 else 1.0]
+    return job

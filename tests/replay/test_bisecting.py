@@ -1,0 +1,165 @@
+"""Collapses with a known cause: named where it is proved, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.replay import jobs
+from trainproof.errors import InputError
+from trainproof.replay import bisecting
+from trainproof.replay.bisecting import bad_point
+from trainproof.replay.counterfactuals import Change, with_rows
+from trainproof.replay.worker import ask
+
+frameworks = pytest.mark.frameworks
+EXAMPLES = Path(__file__).parents[2] / "examples" / "bisect"
+
+
+def evaluations(*values: float) -> dict[int, float]:
+    return {10 * i: value for i, value in enumerate(values, 1)}
+
+
+def point(values: dict[int, float], bad: int | None = None) -> Any:
+    """(step, level) of the bad point."""
+    found = bad_point(values, bad)
+    return None if found is None else (found.step, found.level)
+
+
+def test_the_change_point_is_the_first_bad_evaluation() -> None:
+    assert point(evaluations(2.0, 1.5, 1.2, 1.1, 3.0, 3.1, 2.9)) == (50, pytest.approx((1.1 + 3.0) / 2))
+    found = bad_point(evaluations(2.0, 1.5, 1.2, float("nan"), float("nan")))
+    assert found is not None
+    assert found.step == 40
+    assert point(evaluations(0.7, 0.25, 5.7, 0.71, 0.7, 0.7)) == (30, pytest.approx((0.25 + 0.705) / 2))
+
+
+@pytest.mark.parametrize(
+    "values", [(2.0, 1.5, 1.2, 1.1, 1.0), (2.0, 1.5, 1.2, 1.22, 1.2), (1.0, 1.1, 1.0, 1.1, 1.0, 1.12, 1.0), (1.0,), ()]
+)
+def test_a_healthy_course_has_none(values: tuple[float, ...]) -> None:
+    assert bad_point(evaluations(*values)) is None
+
+
+@given(st.lists(st.floats(0.1, 10.0), min_size=4, max_size=30))
+def test_a_falling_course_has_none(values: list[float]) -> None:
+    assert bad_point(evaluations(*sorted(values, reverse=True))) is None
+
+
+def test_the_user_says_where_it_is_bad() -> None:
+    assert point(evaluations(1.0, 1.01, 1.02), 30) == (30, pytest.approx(1.01))
+    assert bad_point(evaluations(1.0, 0.9, 0.8), 30) is None
+    with pytest.raises(InputError, match="expected a step with an evaluation before it"):
+        bad_point(evaluations(1.0, 2.0), 10)
+
+
+class Bench:
+    """Collapses where at least `needed` of the culprits are trained on."""
+
+    def __init__(self, culprits: set[int], items: list[int], needed: int = 1) -> None:
+        self.culprits, self.items, self.needed, self.count = culprits, items, needed, 0
+
+    def collapsed(self, start: int, until: int, change: Change) -> bool:
+        assert start < until
+        self.count += 1
+        trained = {item for item in self.items if (item in change.batches) == change.only}
+        return len(trained & self.culprits) >= self.needed
+
+
+def proved(culprits: set[int], count: int, needed: int = 1) -> tuple[list[int], int]:
+    bench: Any = Bench(culprits, list(range(count)), needed)
+    found = bisecting._proved(bench, 0, 1, bench.items, lambda some: Change(batches=tuple(some)))
+    return found, bench.count
+
+
+@given(st.integers(1, 200), st.data())
+def test_one_culprit_is_found_within_the_bound(count: int, data: st.DataObject) -> None:
+    culprit = data.draw(st.integers(0, count - 1))
+    found, replays = proved({culprit}, count)
+    assert found == [culprit]
+    assert replays <= 2 * np.ceil(np.log2(count)) + 2
+
+
+@given(st.sets(st.integers(0, 40), min_size=2, max_size=8))
+def test_of_several_no_single_one_is_named(culprits: set[int]) -> None:
+    found, _ = proved(culprits, 41)
+    assert not found or set(found) >= culprits  # each by itself is enough: only a group with all of them heals
+
+
+@given(st.sets(st.integers(0, 40), min_size=3, max_size=8))
+def test_where_it_takes_several_no_single_one_is_named(culprits: set[int]) -> None:
+    found, _ = proved(culprits, 41, needed=len(culprits))
+    assert found == [] or set(found) >= culprits
+
+
+@frameworks
+def test_only_some_rows_are_replaced() -> None:
+    torch: Any = pytest.importorskip("torch")
+    batch = {"x": torch.zeros(4, 2), "y": [torch.zeros(4)], "last": True}
+    donor = {"x": torch.ones(4, 2), "y": [torch.ones(4)], "last": True}
+    changed = with_rows(batch, donor, [1, 3])
+    assert changed["x"].sum(1).tolist() == [0, 2, 0, 2]
+    assert (changed["y"][0].tolist(), changed["last"]) == ([0, 1, 0, 1], True)
+    assert batch["x"].sum() == 0
+
+
+def bisected(tmp_path: Path, job: str, steps: int, every: int, evals: int, **settings: Any) -> dict[str, Any]:
+    run = str(tmp_path / "run")
+    request = {
+        "named": job,
+        "settings": settings,
+        "out": run,
+        "until": steps,
+        "checkpoint_every": every,
+        "eval_every": evals,
+        "keyed": 0,
+    }
+    ask("record", request)
+    answer: dict[str, Any] = ask("bisect", {"folder": run, "job": None, "bad": None, "budget": 60})
+    return answer
+
+
+def forensic(tmp_path: Path, job: str) -> list[Any]:
+    answer = ask("forensic", {"folder": str(tmp_path / "run"), "job": job, "settings": {}, "budget": 60})
+    cause: list[Any] = answer["cause"]
+    return cause
+
+
+@frameworks
+def test_one_shard_ruins_the_run(tmp_path: Path) -> None:
+    job = f"{EXAMPLES / 'mlp.py'}:make"
+    answer = bisected(tmp_path, job, 120, 40, 10)
+    kind, interval, shard, batches, samples, _ = answer["cause"]
+    assert (kind, interval[0], shard, len(batches), len(samples)) == ("DATA", 40, "shard-5", 1, 1)
+    assert 320 <= samples[0] < 344  # the samples that are poisoned
+    assert forensic(tmp_path, job)[:5] == ["PROBABLE", [40, 80], "shard-5", [], []]
+
+
+@frameworks
+def test_a_shard_that_does_harm_by_concentration(tmp_path: Path) -> None:
+    job = f"{EXAMPLES / 'transformer.py'}:make"
+    kind, interval, shard, batches, samples, _ = bisected(tmp_path, job, 112, 16, 4)["cause"]
+    assert (kind, interval[0], shard, batches, samples) == ("DATA", 96, "shard-6", [], [])
+    assert forensic(tmp_path, job)[:3] == ["UNPROVEN", [96, 112], ""]
+
+
+@frameworks
+def test_healthy_twins_name_nothing(tmp_path: Path) -> None:
+    for number, (name, steps, every, evals) in enumerate((("mlp", 120, 40, 10), ("transformer", 112, 16, 4))):
+        assert (
+            bisected(tmp_path / str(number), f"{EXAMPLES / f'{name}.py'}:make", steps, every, evals, poison=False)[
+                "cause"
+            ]
+            is None
+        )
+
+
+@frameworks
+def test_a_pulse_of_the_rate_is_not_called_data(tmp_path: Path) -> None:
+    kind, _, shard, batches, samples, _ = bisected(tmp_path, f"{jobs.FILE}:pulsed", 60, 20, 5)["cause"]
+    assert (kind, shard, batches, samples) == ("LEARNING RATE", "", [], [])

@@ -1,0 +1,154 @@
+"""Recorded runs, replayed: the same bits, or the step and the tensor where they are not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.replay import jobs
+from trainproof.errors import InputError
+from trainproof.record.storage import load_state
+from trainproof.record.tape import Tape
+from trainproof.replay import demo
+from trainproof.replay.replaying import Segment, frame_of, plan, replay, segment_around
+from trainproof.replay.skipping import SkippingDataLoader
+from trainproof.replay.worker import ask
+
+frameworks = pytest.mark.frameworks
+
+
+def recorded(folder: Path, job: str = f"{demo.__file__}:make", steps: int = 8, **options: Any) -> Tape:
+    settings = options.pop("settings", {})
+    ask(
+        "record",
+        {
+            "named": job,
+            "settings": settings,
+            "out": str(folder),
+            "until": steps,
+            "checkpoint_every": 4,
+            "eval_every": 4,
+            **options,
+        },
+    )
+    return Tape(folder)
+
+
+@frameworks
+def test_a_replay_is_the_same_bits_and_a_corrupted_gradient_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINPROOF_TEST_FAULT", "6")
+    tape = recorded(tmp_path / "run", f"{jobs.FILE}:faulty")
+    monkeypatch.delenv("TRAINPROOF_TEST_FAULT")
+    assert list(tape.checkpoints()) == [0, 4, 8]
+    assert tape.evaluations.keys() == {4, 8}
+    before = replay(tape, segment_around(tape, 1, 4))
+    assert (before.mismatch, before.differences, before.repeatable) == (None, (), True)
+    assert before.frame is not None
+    assert before.frame["loss"].value.tolist() == frame_of(tape.folder / "steps-0.jsonl")["loss"].value.tolist()[:4]
+    after = replay(tape, segment_around(tape, 5, 8))
+    assert after.mismatch is not None
+    assert (after.mismatch.step, after.mismatch.channel, after.mismatch.tensor) == (6, "parameters", "2.weight")
+    assert after.repeatable
+
+
+@frameworks
+def test_another_number_of_threads_is_not_comparable(tmp_path: Path) -> None:
+    tape = recorded(tmp_path / "run", steps=4)
+    threads = tape.header["fingerprint"]["threads"]
+    tape.header["fingerprint"]["threads"] = threads + 1
+    assert replay(tape, segment_around(tape, 1, 2)).differences == (f"threads was {threads + 1}, is {threads}",)
+
+
+@frameworks
+def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
+    tape = recorded(tmp_path / "run", steps=4)
+    folder = tape.checkpoints()[4]
+    state = folder / "state.safetensors"
+    data = bytearray(state.read_bytes())
+    data[-1] ^= 1
+    state.write_bytes(data)
+    with pytest.raises(InputError, match="are not those that were written"):
+        load_state(folder)
+    (folder / "manifest.json").unlink()
+    assert list(tape.checkpoints()) == [0]
+    with pytest.raises(InputError, match="holds a recorded run already"):
+        recorded(tmp_path / "run", steps=4)
+
+
+SCRIPT = """
+import os, torch, trainproof
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+rec = trainproof.Recorder(os.environ["TRAINPROOF_RUN"], model=model, optimizer=optimizer, checkpoint_every=2)
+data = [{"x": torch.randn(8, 4), "ids": torch.arange(8)} for _ in range(6)]
+for batch in rec.batches(data):
+    with rec.step() as step:
+        optimizer.zero_grad()
+        loss = (model(batch["x"]) ** 2).mean()
+        loss.backward()
+        if rec.cursor != 3:
+            optimizer.step()
+        step.loss(loss)
+        step.log(accuracy=0.5)
+    if rec.cursor == 5:
+        rec.evaluated(eval_loss=1.5)
+        os._exit(9)
+"""
+
+
+@frameworks
+def test_a_loop_of_ones_own_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "trainproof", "record", str(tmp_path / "train.py"), "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.returncode == 9
+    tape = Tape(tmp_path / "run")
+    assert list(tape.steps) == [1, 2, 3, 4]  # the third batch was a micro-batch of the third step
+    assert [row["cursor"] for row in tape.steps.values()] == [1, 2, 4, 5]
+    assert [len(row["ids"]) for row in tape.steps.values()] == [8, 8, 16, 8]
+    assert tape.evaluations == {4: 1.5}
+    assert list(tape.checkpoints()) == [0, 2]
+    assert tape.steps[1]["accuracy"] == 0.5
+    assert load_state(tape.checkpoints()[2])["model"]["weight"].shape == (1, 4)
+
+
+def tape_of(tmp_path: Path) -> Tape:
+    rows: list[dict[str, Any]] = [{"recording": "trainproof recording 1"}]
+    rows += [{"step": i, "loss": 1.0, "cursor": 2 * i, "ids": [10 * i, 10 * i + 1]} for i in range(1, 9)]
+    (tmp_path / "steps-0.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Tape(tmp_path)
+
+
+def test_a_plan_names_the_batches_and_a_loader_leaves_them_out(tmp_path: Path) -> None:
+    document = plan(tape_of(tmp_path), [3, 4])
+    assert (document["skip"], document["samples"]) == ([4, 5, 6, 7], [30, 31, 40, 41])
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    loader = SkippingDataLoader(list("abcde"), tmp_path / "plan.json")
+    assert [list(loader), list(loader)] == [list("abcd"), list("de")]  # the fifth to the eighth batch, over two epochs
+    assert list(SkippingDataLoader(list("abc"), [3], start=2)) == ["a", "c"]
+    (tmp_path / "plan.json").write_text("{}")
+    with pytest.raises(InputError, match="no replay plan"):
+        SkippingDataLoader([], tmp_path / "plan.json")
+    with pytest.raises(InputError, match="step 9 was not recorded; steps 1 to 8 were"):
+        plan(tape_of(tmp_path), [9])
+
+
+def test_a_segment_needs_a_checkpoint_before_it(tmp_path: Path) -> None:
+    tape = tape_of(tmp_path)
+    with pytest.raises(InputError, match="no whole checkpoint before step 5"):
+        segment_around(tape, 5, 6)
+    for step in (0, 4):
+        place = tmp_path / "checkpoints" / f"step-{step:08d}"
+        place.mkdir(parents=True)
+        (place / "manifest.json").write_text("{}")
+    assert segment_around(tape, 5, 6) == Segment(4, tmp_path / "checkpoints" / "step-00000004", 6)
+    assert segment_around(tape, 4, 6).start == 0

@@ -1,0 +1,144 @@
+"""What `trainproof bisect` does."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from trainproof.apart import Subject, judge_apart
+from trainproof.command import Options, check_outputs, exit_code, give_report, rules_of, write_html
+from trainproof.errors import UsageError
+from trainproof.experiments import Cause, Collapse, Experiment
+from trainproof.judge import Settings, check_selectors, report_of
+from trainproof.output import print_text, report_stem, tell, write_whole
+from trainproof.record.tape import Tape
+from trainproof.replay.replaying import Segment, first_mismatch_of
+from trainproof.replay.worker import ask
+from trainproof.resume_command import settings_of
+from trainproof.verdict import RunReport, Verdict
+
+
+class BisectOptions(NamedTuple):
+    """The options of `trainproof bisect` beside the shared ones, as they were typed."""
+
+    run: str
+    job: str | None = None
+    bad: int | None = None
+    budget: int = 100
+    forensic: bool = False
+    evidence: str | None = None
+    attempt: str | None = None
+    given: tuple[str, ...] = ()
+
+
+def run_bisect(own: BisectOptions, shared: Mapping[str, Any]) -> int:
+    """Find the cause of a collapse, print and write the reports; the exit code. Raises TrainproofError."""
+    options = Options(paths=(own.run,), **shared)
+    check_outputs(options)
+    rules = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
+    check_selectors(rules)
+    if own.attempt is not None:
+        return _try(own)
+    if own.forensic:
+        if own.job is None:
+            raise UsageError("--forensic needs --job train.py:make: checkpoints do not say which job they are of")
+        request: dict[str, Any] = {"job": own.job, "settings": settings_of(own.given), "budget": own.budget}
+        answer, seen = ask("forensic", {"folder": own.run, **request}, echo=True), Experiment(bisected=True)
+    else:
+        answer, seen = _instrumented(own)
+    if own.evidence is not None:
+        write_whole(Path(own.evidence), json.dumps(answer, indent=2) + "\n")
+    run = _report(own, answer, seen, rules)
+    report = report_of([run], "bisect")
+    give_report(report, options)
+    if not options.no_html:
+        write_html(report, options, f"bisect-{report_stem((own.run,))}")
+    return exit_code(report, report.verdict is Verdict.SKIP, options)
+
+
+def _instrumented(own: BisectOptions) -> tuple[dict[str, Any], Experiment]:
+    """The answer, or, where the run does not come out as it was recorded, the mismatch that is itself the finding."""
+    tape = Tape(Path(own.run))
+    checkpoints = list(tape.checkpoints().items())
+    if not tape.evaluations or not checkpoints:
+        raise UsageError(
+            f"{own.run}: has no evaluations or no checkpoints; record with --eval-every and --checkpoint-every"
+        )
+    segment = Segment(*checkpoints[0], max(tape.steps))
+    tell(f"fidelity first: steps {segment.start + 1} to {segment.until} again")
+    differences, mismatch = first_mismatch_of(tape, segment, own.job)
+    if differences:
+        raise UsageError(f"{own.run}: NOT COMPARABLE: {'; '.join(differences)}")
+    if mismatch is not None:
+        return {"bad": None, "cause": None, "tries": [], "steps": segment.until}, Experiment(
+            again="the recorded run, replayed,", last=segment.until, mismatch=mismatch
+        )
+    if tape.header.get("keyed") is None:
+        raise UsageError(
+            f"{own.run}: was not recorded with --keyed, so that leaving a batch out would change the randomness of all that follow"
+        )
+    answer = ask("bisect", {"folder": own.run, "job": own.job, "bad": own.bad, "budget": own.budget}, echo=True)
+    return answer, Experiment(again="the recorded run, replayed,", last=segment.until, bisected=True)
+
+
+def _report(own: BisectOptions, answer: dict[str, Any], seen: Experiment, rules: Settings) -> RunReport:
+    if answer["bad"] is not None:
+        step, level = answer["bad"]
+        kind, interval, shard, batches, samples, why = answer["cause"]
+        cause = Cause(kind, (interval[0], interval[1]), shard, tuple(batches), tuple(samples), why)
+        value = next((t[3] for t in answer["tries"] if t[1] == step and not any(t[2])), level)
+        seen = seen._replace(collapse=Collapse(step, value, level, cause, len(answer["tries"]), answer["steps"]))
+    command = [
+        "trainproof",
+        "bisect",
+        own.run,
+        *(["--job", own.job] if own.job else []),
+        *(["--forensic"] if own.forensic else []),
+    ]
+    command += [word for setting in own.given for word in ("--set", setting)]
+    tries = (
+        []
+        if own.forensic
+        else [shlex.join([*command, "--try", json.dumps([t[0], t[1], t[2]])]) for t in answer["tries"]]
+    )
+    facts: dict[str, str | int | float | bool] = {"replays": len(answer["tries"]), "replayed steps": answer["steps"]}
+    facts |= {f"counterfactual {i}": _told(t) for i, t in enumerate(answer["tries"], 1)}
+    subject = Subject(own.run, "recording", "bisected", seen.last, facts=facts, repeat=(shlex.join(command), *tries))
+    report = judge_apart("experiment", seen, subject, rules, ("TP108", "TP109").__contains__)
+    if seen.bisected and seen.collapse is None:
+        return msgspec.structs.replace(
+            report, reason="the held-out loss did not collapse: there is nothing to look for"
+        )
+    return report
+
+
+def _told(attempt: list[Any]) -> str:
+    start, until, (shards, batches, samples, only, rate, shift), value, collapsed = attempt
+    what = "; ".join(
+        f"{name} {', '.join(map(str, some))}"
+        for name, some in (("shards", shards), ("batches", batches), ("samples", samples))
+        if some
+    )
+    how = f"all but {what or 'nothing'} replaced" if only else f"{what} replaced" if what else "as it was"
+    how += f", the rate held at {rate:g}" if rate is not None else ""
+    how += f", on the batches of {shift} later" if shift else ""
+    return f"steps {start + 1} to {until}, {how}: held-out loss {value:.4g}, {'collapsed' if collapsed else 'healthy'}"
+
+
+def _try(own: BisectOptions) -> int:
+    """One counterfactual again, as a report names it."""
+    try:
+        start, until, change = json.loads(own.attempt or "")
+        shards, batches, samples, only, rate, shift = change
+    except (ValueError, TypeError):
+        raise UsageError("--try: expected [START, UNTIL, CHANGE] as a report of bisect has it") from None
+    value = ask("try", {"folder": own.run, "job": own.job, "start": start, "until": until, "change": change})
+    print_text(
+        _told([start, until, [shards, batches, samples, only, rate, shift], value["value"], value["collapsed"]]) + "\n"
+    )
+    return 0

@@ -1,0 +1,204 @@
+"""The recorder: what a training loop does, step by step, and checkpoints from which any step can be done again.
+
+rec = trainproof.Recorder("runs/a", model=model, optimizer=optimizer, scheduler=scheduler, checkpoint_every=200)
+for batch in rec.batches(loader):
+    with rec.step() as step:
+        loss = ...; loss.backward(); optimizer.step()
+        step.loss(loss)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from trainproof.errors import InputError
+from trainproof.output import tell
+from trainproof.record.digests import digest, quick_hashes
+from trainproof.record.fingerprint import fingerprint
+from trainproof.record.framework import torch
+from trainproof.record.rng import capture_rng
+from trainproof.record.storage import write_checkpoint
+from trainproof.record.tape import TapeWriter
+
+
+class Step:
+    """One step that is being recorded."""
+
+    def __init__(self) -> None:
+        self.losses: list[Any] = []
+        self.metrics: dict[str, float] = {}
+
+    def loss(self, value: Any) -> None:
+        """The loss of this step, or of one micro-batch of it: a number or a tensor."""
+        self.losses.append(value.detach() if hasattr(value, "detach") else value)
+
+    def log(self, **metrics: float) -> None:
+        """Other numbers of this step."""
+        self.metrics.update(metrics)
+
+
+class Recorder:
+    """Records one run into a folder, one file a rank.
+
+    model: its parameters are hashed. optimizer: its rate is recorded, and the gradient norms just before it steps. scheduler, stateful:
+    further parts of the state, objects with state_dict(). checkpoint_every: optimizer steps between checkpoints, 0 for none; the first is
+    taken before the first step. hashes: of every parameter after every step. header: what else the first row says.
+
+    Raises InputError when the folder holds a recording already or cannot be written. Later a full disk ends the recording with a warning,
+    never the training.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        model: Any,
+        optimizer: Any,
+        scheduler: Any = None,
+        stateful: Mapping[str, Any] | None = None,
+        checkpoint_every: int = 0,
+        hashes: bool = True,
+        source: str | None = None,
+        header: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.folder = Path(folder)
+        self.rank = int(os.environ.get("RANK", "0"))
+        if (self.folder / f"steps-{self.rank}.jsonl").exists():
+            raise InputError(f"{folder}: holds a recorded run already; name another folder")
+        self.parts = {
+            "model": model,
+            "optimizer": optimizer,
+            **({"scheduler": scheduler} if scheduler is not None else {}),
+            **(stateful or {}),
+        }
+        self.checkpoint_every, self.hashes = checkpoint_every, hashes
+        self.steps, self.cursor = 0, 0
+        named = (
+            [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+            if hasattr(model, "named_parameters")
+            else []
+        )
+        self._names, self._tensors = [name for name, _ in named], [p for _, p in named]
+        self._optimizer = optimizer
+        self._norms: Any = None
+        self._updated = False
+        self._digests: list[str] = []
+        self._ids: list[Any] = []
+        self._open: Step | None = None
+        self.fingerprint = fingerprint(source, optimizer)
+        about = {
+            "rank": self.rank,
+            "tensors": self._names if hashes else [],
+            "fingerprint": self.fingerprint,
+            **(header or {}),
+        }
+        self._tape: TapeWriter | None = TapeWriter(self.folder, about, self.rank)
+        if hasattr(optimizer, "register_step_pre_hook"):
+            optimizer.register_step_pre_hook(self._before_update)
+
+    # what a training loop calls
+
+    def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """The loader's batches; each is digested, and the state before the first, and before every `checkpoint_every`-th step, is kept."""
+        batches = iter(loader)
+        while True:
+            self.checkpoint_if_due()
+            batch = next(batches, _END)
+            if batch is _END:
+                return
+            self.fetched(batch)
+            yield batch
+
+    def fetched(self, batch: Any, ids: Iterable[Any] | None = None) -> None:
+        """Note a batch: its digest, and the samples that are in it."""
+        told = ids if ids is not None else batch.get("ids") if isinstance(batch, Mapping) else None
+        self._digests.append(digest(batch))
+        self._ids += [] if told is None else _listed(told)
+        self.cursor += 1
+
+    @contextmanager
+    def step(self) -> Iterator[Step]:
+        """Record one step; a step in which the optimizer does not step is a micro-batch of the one that follows."""
+        step = self._open or Step()
+        self._updated = False
+        yield step
+        self._open = step
+        if self._updated:
+            self._write(step)
+            self._open = None
+
+    def evaluated(self, **metrics: float) -> None:
+        """Numbers of an evaluation after the steps so far: eval_loss=..., eval_accuracy=..."""
+        self._row({"step": self.steps, **{name: float(value) for name, value in metrics.items()}})
+
+    def checkpoint_if_due(self) -> None:
+        """Keep the state where a checkpoint is due; not between the micro-batches of a step."""
+        if self.checkpoint_every > 0 and self.steps % self.checkpoint_every == 0 and self._open is None:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Keep the whole state now, before the next batch is fetched."""
+        state = {name: part.state_dict() for name, part in self.parts.items()}
+        state |= {"rng": capture_rng(), "stream": {"cursor": self.cursor, "step": self.steps}}
+        place = self.folder / "checkpoints" / f"step-{self.steps:08d}"
+        place = place if self.rank == 0 else place.with_name(f"rank-{self.rank}-{place.name}")
+        try:
+            write_checkpoint(place, state, {"step": self.steps, "cursor": self.cursor, "fingerprint": self.fingerprint})
+        except InputError as error:
+            tell(f"no checkpoint: {error}")
+
+    def close(self) -> None:
+        if self._tape is not None:
+            self._tape.close()
+            self._tape = None
+
+    # how it does it
+
+    def _before_update(self, *_: Any) -> None:
+        self._updated = True
+        grads = [p.grad if p.grad is not None else p.new_zeros(()) for p in self._tensors]
+        with torch().no_grad():
+            self._norms = torch().stack(list(torch()._foreach_norm(grads))) if grads else None
+
+    def _write(self, step: Step) -> None:
+        self.steps += 1
+        values = [float(value) for value in step.losses]
+        row: dict[str, Any] = {"step": self.steps, "loss": sum(values) / len(values) if values else None}
+        groups = getattr(self._optimizer, "param_groups", None)
+        if groups:
+            row["lr"] = float(groups[0]["lr"])
+        tensors = b""
+        if self._norms is not None:
+            norms = self._norms.float()
+            row["grad_norm"] = float(torch().linalg.vector_norm(norms))
+            if self.hashes:
+                tensors = quick_hashes(self._tensors) + norms.cpu().numpy().astype("<f4").tobytes()
+                row["params"] = hashlib.blake2b(tensors[: 8 * len(self._tensors)], digest_size=8).hexdigest()
+        row |= step.metrics
+        if self._digests:
+            row["batch"] = self._digests[0] if len(self._digests) == 1 else digest(self._digests)
+        if self._ids:
+            row["ids"] = self._ids
+        self._row({**row, "cursor": self.cursor}, tensors)
+        self._digests, self._ids = [], []
+
+    def _row(self, row: dict[str, Any], tensors: bytes = b"") -> None:
+        if self._tape is None:
+            return
+        try:
+            self._tape.row(row, tensors)
+        except OSError as error:
+            tell(f"{self.folder}: the recording ends here ({error.strerror})")
+            self._tape = None
+
+
+_END = object()
+
+
+def _listed(ids: Any) -> list[Any]:
+    return list(ids.tolist() if hasattr(ids, "tolist") else ids)

@@ -1,0 +1,111 @@
+"""Checkpoints of the recorder: a folder of `state.safetensors` and, written last, `manifest.json`. No pickle; whole or not there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainproof.checkpoint.contents import Tensor
+from trainproof.checkpoint.safetensors import CODES, read_safetensors
+from trainproof.errors import InputError
+from trainproof.record.codec import Raw, decode, encode
+
+STATE, MANIFEST = "state.safetensors", "manifest.json"
+#: what the manifest calls itself
+KIND = "trainproof checkpoint 1"
+
+
+def write_checkpoint(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> None:
+    """Write a checkpoint: beside its place, then renamed into it. about: what else the manifest says (step, cursor, fingerprint).
+
+    Raises InputError when it cannot be written (nothing is left then), or holds what cannot be stored.
+    """
+    tensors: dict[str, Raw] = {}
+    skeleton = {name: encode(part, name, tensors) for name, part in state.items()}
+    digests = {name: hashlib.sha256(raw.data).hexdigest() for name, raw in tensors.items()}
+    manifest = {"kind": KIND, **about, "state": skeleton, "sha256": digests}
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    try:
+        temporary.mkdir(parents=True)
+        _write(temporary / STATE, _safetensors(tensors))
+        _write(temporary / MANIFEST, [json.dumps(manifest).encode()])
+        if folder.exists():
+            shutil.rmtree(folder)
+        temporary.rename(folder)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
+
+
+def _safetensors(tensors: dict[str, Raw]) -> list[Any]:
+    header, at = {}, 0
+    for name, raw in tensors.items():
+        header[name] = {"dtype": CODES[raw.dtype], "shape": list(raw.shape), "data_offsets": [at, at + len(raw.data)]}
+        at += len(raw.data)
+    encoded = json.dumps(header).encode()
+    return [struct.pack("<Q", len(encoded)), encoded, *(raw.data for raw in tensors.values())]
+
+
+def _write(path: Path, parts: list[Any]) -> None:
+    with path.open("xb") as file:
+        for part in parts:
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Raises InputError for what is no checkpoint of the recorder, or was cut off."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        raise InputError(f"{folder}: no whole checkpoint of the recorder ({MANIFEST})") from None
+    if not isinstance(manifest, dict) or manifest.get("kind") != KIND or not isinstance(manifest.get("state"), dict):
+        raise InputError(f"{folder}: {MANIFEST} is of something else")
+    return manifest
+
+
+def open_state(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The manifest, and the state with a `Tensor` for every tensor: nothing of it is loaded. Raises InputError."""
+    manifest = read_manifest(folder)
+    places = {tensor.name: tensor for tensor in read_safetensors(folder / STATE)[0]}
+    return manifest, decode(manifest["state"], lambda name, _: _placed(places, name))
+
+
+def _placed(places: dict[str, Tensor], name: str) -> Tensor:
+    if name not in places:
+        raise InputError(f"a broken checkpoint: it has no tensor {name[:80]!r}")
+    return places[name]
+
+
+def load_state(folder: Path) -> dict[str, Any]:
+    """The state, as it was written. Raises InputError for a checkpoint that is damaged: every tensor's SHA-256 is compared."""
+    from trainproof.record.framework import torch
+
+    manifest = read_manifest(folder)
+    data = (folder / STATE).read_bytes()
+    places = {tensor.name: tensor for tensor in read_safetensors(folder / STATE)[0]}
+    digests = manifest.get("sha256", {})
+
+    def load(name: str, array: bool) -> Any:
+        place = _placed(places, name)
+        raw = bytearray(data[place.offset : place.offset + place.nbytes])
+        if hashlib.sha256(raw).hexdigest() != digests.get(name):
+            raise InputError(f"{folder}: the bytes of {name} are not those that were written")
+        if array:
+            return np.frombuffer(raw, place.dtype).reshape(place.shape)
+        dtype = getattr(torch(), place.dtype)
+        return (
+            torch().frombuffer(raw, dtype=dtype).reshape(place.shape)
+            if raw
+            else torch().empty(place.shape, dtype=dtype)
+        )
+
+    return {name: decode(part, load) for name, part in manifest["state"].items()}

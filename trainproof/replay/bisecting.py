@@ -1,0 +1,238 @@
+"""Find what made a recorded run collapse: the checkpoint interval, the shard, the batch, the sample; each by experiment."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from trainproof import stats
+from trainproof.errors import InputError
+from trainproof.experiments import Cause
+from trainproof.record.tape import Tape
+from trainproof.replay.counterfactuals import Bench, Change, shard_of
+from trainproof.replay.job import Target
+
+T = TypeVar("T")
+#: a rise of the held-out loss that is one: times the noise of its level, and share of it
+RISE_NOISE, RISE_SHARE = 5.0, 0.05
+#: evaluations before the bad point
+LEAST_BEFORE = 2
+
+
+class Bad(NamedTuple):
+    """Where the held-out loss went bad: the first evaluation that is, and the level above which a run has collapsed."""
+
+    step: int
+    level: float
+
+
+def bad_point(evaluations: dict[int, float], bad: int | None = None) -> Bad | None:
+    """The change-point of the held-out loss: the split into two levels, of which the second is the higher, that fits best. bad: the first
+    bad evaluation as the user says. None where the loss did not rise by more than its noise."""
+    steps = sorted(evaluations)
+    values = np.array([evaluations[step] for step in steps])
+    values = np.where(np.isfinite(values), values, np.nanmax(np.append(values[np.isfinite(values)], 0.0)) * 10 + 10)
+    if bad is not None:
+        split = next((i for i, step in enumerate(steps) if step >= bad), None)
+        if split is None or split < 1:
+            raise InputError(
+                f"--bad {bad}: expected a step with an evaluation before it and one from it on; evaluations: {steps}"
+            )
+        level = float(values[:split].min() + values[split]) / 2
+        return Bad(steps[split], level) if values[split] > level else None
+    best: tuple[float, int] | None = None
+    for split in range(LEAST_BEFORE, len(values)):
+        before, after = values[:split], values[split:]
+        error = float(((before - np.median(before)) ** 2).sum() + ((after - after.mean()) ** 2).sum())
+        if values[split] > before[-LEAST_BEFORE:].min() and (best is None or error < best[0]):
+            best = error, split
+    if best is None:
+        return None
+    split = best[1]
+    low = float(values[split - LEAST_BEFORE : split].min())
+    high = min(float(np.median(values[split:])), float(values[split]))
+    # a falling loss has a trend, and what it rises by on its way is its noise
+    changes = np.diff(values[:split])
+    rises = changes[changes > 0]
+    noise = stats.MAD_TO_SIGMA * float(np.median(rises)) if len(rises) else 0.0
+    if high - low < max(RISE_NOISE * noise, RISE_SHARE * abs(low)):
+        return None
+    return Bad(steps[split], (low + high) / 2)
+
+
+def run_bisect(folder: str, job: str | None, bad: int | None, budget: int) -> dict[str, Any]:
+    """Find the cause of a recorded run's collapse. Returns what was found, as JSON."""
+    tape = Tape(Path(folder))
+    found = bad_point(tape.evaluations, bad)
+    if found is None:
+        return {"bad": None, "cause": None, "tries": [], "steps": 0}
+    bench = _bench(tape, job, found, budget)
+    cause = _search(bench, tape, found)
+    return {"bad": found, "cause": cause, "tries": bench.tries, "steps": bench.steps}
+
+
+def run_try(folder: str, job: str | None, start: int, until: int, change: list[Any]) -> dict[str, Any]:
+    """One counterfactual, as a report names it: the held-out loss at its end, and whether that is collapsed. Raises InputError."""
+    tape = Tape(Path(folder))
+    found = bad_point(tape.evaluations)
+    bench = _bench(tape, job, found or Bad(until, float("inf")), 1)
+    if start not in bench.places:
+        raise InputError(f"{folder}: no checkpoint of step {start}")
+    shards, batches, samples, only, rate, shift = change
+    bench.collapsed(start, until, Change(tuple(shards), tuple(batches), tuple(samples), bool(only), rate, int(shift)))
+    return {"value": bench.tries[0].value, "collapsed": bench.tries[0].collapsed}
+
+
+def _bench(tape: Tape, job: str | None, bad: Bad, budget: int) -> Bench:
+    named = job or tape.header.get("job")
+    if not isinstance(named, str):
+        raise InputError(f"{tape.folder}: it does not say which job it is of; name it with --job train.py:make")
+    target = Target(named, tape.header.get("settings", {}))
+    return Bench(tape.checkpoints(), target, int(tape.header.get("keyed") or 0), bad.level, budget)
+
+
+def _tell(message: str) -> None:
+    sys.stderr.write(f"trainproof: {message}\n")
+
+
+def _search(bench: Bench, tape: Tape, bad: Bad) -> Cause:
+    starts = [step for step in bench.places if step < bad.step and _healthy(tape, bad, step)]
+    if not starts:
+        raise InputError(f"{tape.folder}: no healthy checkpoint before step {bad.step}")
+    last = starts[-1]
+    _tell(f"the held-out loss is bad from step {bad.step} on; does it come back from the checkpoint of step {last}?")
+    if not bench.collapsed(last, bad.step, Change()):
+        return Cause(
+            "UNPROVEN",
+            (last, bad.step),
+            why="the collapse does not come back when the steps are done again; see trainproof replay",
+        )
+    start = _bracket(bench, starts, bad.step)
+    if start is None:
+        return _not_data(bench, tape, last, bad.step)
+    _tell(f"it lies after the checkpoint of step {start}, and in the data")
+    return _data(bench, tape, start, starts, bad.step)
+
+
+def _healthy(tape: Tape, bad: Bad, step: int) -> bool:
+    """Whether the held-out loss at the checkpoint, or at the last evaluation before it, was not collapsed."""
+    known = [value for at, value in sorted(tape.evaluations.items()) if at <= step]
+    return not known or known[-1] <= bad.level
+
+
+def _bracket(bench: Bench, starts: Sequence[int], until: int) -> int | None:
+    """The last checkpoint from which harmless data does not collapse: the trigger lies after it. None where there is none: it is not the
+    data. What heals from a checkpoint heals from those before it, so a binary search finds it."""
+    harmless = Change(only=True)
+    if not bench.collapsed(starts[-1], until, harmless):
+        return starts[-1]
+    low, high = -1, len(starts) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if bench.collapsed(starts[middle], until, harmless):
+            high = middle
+        else:
+            low = middle
+    return starts[low] if low >= 0 else None
+
+
+def _not_data(bench: Bench, tape: Tape, start: int, until: int) -> Cause:
+    before = tape.steps.get(start) or tape.steps[min(tape.steps)]
+    if "lr" in before and not bench.collapsed(start, until, Change(rate=float(before["lr"]))):
+        why = "harmless data collapses too, and with the learning rate held where it was the same data does not"
+        return Cause("LEARNING RATE", (start, until), why=why)
+    return Cause(
+        "STATE",
+        (start, until),
+        why="harmless data collapses too, from every healthy checkpoint, and with the learning rate held",
+    )
+
+
+def _data(bench: Bench, tape: Tape, start: int, starts: Sequence[int], until: int) -> Cause:
+    """The shard, then the batch, then the sample, as far as each is proved."""
+    runner = bench.runner(Change())
+    cursors = _cursors(tape, start, until)
+    samples = {cursor: runner.ids(cursor) or () for cursor in cursors}
+    shards = sorted({shard_of(runner, sample) for cursor in cursors for sample in samples[cursor]} - {""})
+    loss = {cursor: _loss(tape, cursor) for cursor in cursors}
+    shard, within = "", Change()
+    if shards:
+        named = _proved(bench, start, until, shards, lambda some: Change(shards=tuple(some)))
+        if len(named) != 1:
+            return Cause(
+                "UNPROVEN", (start, until), why="no one shard is both necessary and sufficient for the collapse"
+            )
+        shard, within = named[0], Change(shards=tuple(named))
+        cursors = [c for c in cursors if any(shard_of(runner, s) == shard for s in samples[c])]
+        _tell(f"shard {shard} is necessary and sufficient")
+    cursors.sort(key=lambda cursor: -loss[cursor])
+    batches = _proved(bench, start, until, cursors, lambda some: within._replace(batches=tuple(sorted(some))))
+    if not shard and not batches:
+        return Cause(
+            "UNPROVEN", (start, until), why="no group of batches is both necessary and sufficient for the collapse"
+        )
+    single: list[Any] = []
+    if len(batches) == 1:
+        _tell(f"batch {batches[0]} is necessary and sufficient")
+        candidates = [s for s in samples[batches[0]] if not shard or shard_of(runner, s) == shard]
+        single = _proved(
+            bench, start, until, candidates, lambda some: Change(batches=tuple(batches), samples=tuple(some))
+        )
+    kind, why = _kind(bench, tape, start, starts, until, Change(shards=within.shards, batches=tuple(sorted(batches))))
+    proof = f"replaced by harmless data the collapse does not come, with only it left it comes; {why}"
+    return Cause(
+        kind,
+        (start, until),
+        shard,
+        tuple(sorted(batches)) if len(batches) == 1 else (),
+        tuple(single) if len(single) == 1 else (),
+        proof,
+    )
+
+
+def _cursors(tape: Tape, start: int, until: int) -> list[int]:
+    """The micro-batches of the steps after `start` until `until`."""
+    first = int(tape.steps[start]["cursor"]) if start in tape.steps else 0
+    return list(range(first, int(tape.steps[until]["cursor"])))
+
+
+def _loss(tape: Tape, cursor: int) -> float:
+    """The recorded loss of the step that a micro-batch was in: where it is high the culprit is looked for first."""
+    row = next((row for row in tape.steps.values() if row["cursor"] > cursor), None)
+    value = float("nan") if row is None or row["loss"] is None else float(row["loss"])
+    return value if np.isfinite(value) else float("inf")
+
+
+def _proved(
+    bench: Bench, start: int, until: int, items: Sequence[T], change: Callable[[Sequence[T]], Change]
+) -> list[T]:
+    """The smallest group, found by halving, without which the run does not collapse, and with only which it does. Empty where the two do
+    not both hold: then nothing is named."""
+    group = list(items)
+    while len(group) > 1:
+        half = len(group) // 2
+        halves = group[:half], group[half:]
+        healing = next((some for some in halves if not bench.collapsed(start, until, change(some))), None)
+        if healing is None:  # either half is enough: the cause is in both
+            break
+        group = list(healing)
+    necessary = not bench.collapsed(start, until, change(group))
+    sufficient = bench.collapsed(start, until, change(group)._replace(only=True))
+    return group if necessary and sufficient else []
+
+
+def _kind(bench: Bench, tape: Tape, start: int, starts: Sequence[int], until: int, culprit: Change) -> tuple[str, str]:
+    """DATA where the culprit collapses another healthy checkpoint too, DATA x STATE where it does not."""
+    others = [step for step in starts if step < start and step in (0, *tape.steps)]
+    if not others:
+        return "DATA x STATE", "there is no other healthy checkpoint to try it from"
+    other = others[len(others) // 2]
+    place = {step: int(tape.steps[step]["cursor"]) if step in tape.steps else 0 for step in (start, other)}
+    moved = culprit._replace(only=True, shift=place[start] - place[other])
+    if bench.collapsed(other, other + until - start, moved):
+        return "DATA", f"it collapses the checkpoint of step {other} too"
+    return "DATA x STATE", f"the checkpoint of step {other} trains on it without a collapse"

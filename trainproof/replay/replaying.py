@@ -1,0 +1,172 @@
+"""Run the segment around a finding again, twice, and compare it bit for bit with the recording."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trainproof.errors import InputError
+from trainproof.experiments import Mismatch
+from trainproof.frame import Frame
+from trainproof.readers.discover import read_logs
+from trainproof.record.tape import Tape
+from trainproof.replay.worker import ask
+
+
+class Segment(NamedTuple):
+    """What is run again: from the checkpoint after step `start` until step `until`."""
+
+    start: int
+    checkpoint: Path
+    until: int
+
+
+class Replayed(NamedTuple):
+    """What came of it: what of the fingerprint differs (then nothing was run), the first place where it is not the recording, and the
+    recorded run with the segment's rows replaced by the replayed ones."""
+
+    segment: Segment
+    differences: tuple[str, ...]
+    mismatch: Mismatch | None
+    repeatable: bool
+    frame: Frame | None
+
+
+def segment_around(tape: Tape, first: int, last: int) -> Segment:
+    """The segment that holds the steps first..last. Raises InputError when no checkpoint was kept before it."""
+    before = {step: path for step, path in tape.checkpoints().items() if step < first}
+    if not before:
+        raise InputError(f"{tape.folder}: no whole checkpoint before step {first}; record with --checkpoint-every")
+    start = max(before)
+    return Segment(start, before[start], last)
+
+
+def replay(tape: Tape, segment: Segment, job: str | None = None) -> Replayed:
+    """Run the segment twice in fresh processes. job: where the job is now, by default where it was. Raises TrainproofError."""
+    with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
+        tapes: list[Tape] = []
+        for name in ("first", "second"):
+            out = Path(folder) / name
+            said = ask("record", request(tape, out, segment, job))
+            if said["differences"]:
+                return Replayed(segment, tuple(said["differences"]), None, True, None)
+            tapes.append(Tape(out))
+        between = first_mismatch(tapes[0], tapes[1], segment)
+        mismatch = between or first_mismatch(tape, tapes[0], segment)
+        frame = None if between else _spliced(tape, tapes[0], segment, Path(folder))
+    if between is not None:
+        mismatch = between._replace(
+            cause="two replays differ: the job is not repeatable, and nothing can be proved about it; see trainproof record-check"
+        )
+    return Replayed(segment, (), mismatch, between is None, frame)
+
+
+def first_mismatch_of(tape: Tape, segment: Segment, job: str | None = None) -> tuple[list[str], Mismatch | None]:
+    """What of the fingerprint differs, and the first place where the segment, run once more, is not the recording."""
+    with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
+        said = ask("record", request(tape, Path(folder) / "again", segment, job))
+        return said["differences"], None if said["differences"] else first_mismatch(
+            tape, Tape(Path(folder) / "again"), segment
+        )
+
+
+def request(tape: Tape, out: Path, segment: Segment, job: str | None = None) -> dict[str, Any]:
+    """What a worker is asked for to run a segment of a recorded run. Raises InputError for a run whose job is not known."""
+    named = job or tape.header.get("job")
+    if not isinstance(named, str):
+        raise InputError(f"{tape.folder}: it does not say which job it is of; name it with --job train.py:make")
+    return {
+        "named": named,
+        "settings": tape.header.get("settings", {}),
+        "out": str(out),
+        "until": segment.until,
+        "start": str(segment.checkpoint),
+        "eval_every": tape.header.get("eval_every", 0),
+        "keyed": tape.header.get("keyed"),
+        "expected": tape.header.get("fingerprint", {}),
+    }
+
+
+def first_mismatch(recorded: Tape, again: Tape, segment: Segment) -> Mismatch | None:
+    """The first step after the segment's start at which the two are not the same: data first, then parameters, then what was logged."""
+    for step in range(segment.start + 1, segment.until + 1):
+        a, b = recorded.steps.get(step), again.steps.get(step)
+        if a is None or b is None:
+            return Mismatch(step, "stream", "", "one of them ends here") if (a is None) != (b is None) else None
+        for name in ("ids", "batch"):
+            if a.get(name) != b.get(name):
+                return Mismatch(
+                    step, {"ids": "sample ids", "batch": "batch contents"}[name], "", "the data is not what it was"
+                )
+        if a.get("params") != b.get("params"):
+            return Mismatch(
+                step,
+                "parameters",
+                _tensor(recorded, again, step),
+                "the same state and batch gave another update, once: a transient fault, or state outside of the checkpoint",
+            )
+        for name in ("loss", "grad_norm", "lr"):
+            if a.get(name) != b.get(name) and a.get(name) == a.get(name):
+                return Mismatch(step, name, "", "the parameters are the same")
+    return None
+
+
+def _tensor(recorded: Tape, again: Tape, step: int) -> str:
+    """The parameter that differs; of several, the one whose gradient norm changed most against the others: clipping scales them all."""
+    a, b = recorded.hashes.get(step), again.hashes.get(step)
+    if a is None or b is None or len(a) != len(b):
+        return ""
+    names = np.flatnonzero(a != b)
+    if not len(names):
+        return ""
+    with np.errstate(all="ignore"):
+        ratio = recorded.norms[step][names].astype(np.float64) / again.norms[step][names].astype(np.float64)
+        off = np.abs(np.log(ratio / np.nanmedian(ratio)))
+    off = np.where(np.isnan(off), np.inf, off)
+    return recorded.tensors[int(names[int(np.argmax(off))])]
+
+
+def _spliced(tape: Tape, again: Tape, segment: Segment, folder: Path) -> Frame:
+    """The recorded run with the rows of the segment as they came out again, read as any recording is."""
+    lines = [json.dumps(tape.header)]
+    for number, line in enumerate((tape.folder / "steps-0.jsonl").read_text().splitlines()):
+        row = json.loads(line) if number and line.strip() else {}
+        if "step" in row and row["step"] <= segment.until:
+            replayed = again.steps.get(row["step"]) if "loss" in row and row["step"] > segment.start else None
+            lines.append(json.dumps(replayed or row))
+    path = folder / "spliced.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return frame_of(path)
+
+
+def frame_of(path: Path) -> Frame:
+    """The one run of a recording. Raises InputError."""
+    (log,) = read_logs([str(path)], format_name="recording")
+    if log.problem is not None or not log.frames:
+        raise log.problem or InputError(f"{path}: no steps in it")
+    return log.frames[0]
+
+
+def plan(tape: Tape, steps: Sequence[int]) -> dict[str, Any]:
+    """The batches to leave out so that the steps are trained without them: their numbers, and the samples in them."""
+    cursors: list[int] = []
+    ordered = sorted(tape.steps)
+    for step in steps:
+        row = tape.steps.get(step)
+        if row is None:
+            raise InputError(f"{tape.folder}: step {step} was not recorded; steps {ordered[0]} to {ordered[-1]} were")
+        before = tape.steps.get(step - 1, {}).get("cursor", row["cursor"] - 1)
+        cursors += range(before, row["cursor"])
+    samples = [sample for step in steps for sample in tape.steps[step].get("ids", [])]
+    return {
+        "kind": "trainproof plan 1",
+        "run": str(tape.folder),
+        "steps": list(steps),
+        "skip": cursors,
+        "samples": samples,
+    }
