@@ -916,7 +916,7 @@ class MachineThresholds(msgspec.Struct, frozen=True):
 
 
 class ExperimentThresholds(msgspec.Struct, frozen=True):
-    """Rules TP109 and TP707."""
+    """Rules TP108, TP109 and TP707."""
 
     # TP707 resume-equivalence, of two logs. Source: measured between devices and thread counts (1e-6 to 5e-7 in the loss), widened
     # for low precision.

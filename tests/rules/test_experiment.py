@@ -1,4 +1,4 @@
-"""TP109 and TP707 on what experiments found."""
+"""TP108, TP109 and TP707 on what experiments found."""
 
 from __future__ import annotations
 
@@ -91,5 +91,7 @@ def test_a_collapse_names_what_was_proved() -> None:
         in finding.message
     )
     assert (finding.first_step, finding.last_step, finding.severity.value) == (41, 60, "FAIL")
-    assert judged(Experiment(bisected=True), "TP108").verdict.value == "PASS"
+    healthy = judged(Experiment(bisected=True), "TP108")
+    assert healthy.verdict.value == "PASS"
+    assert list(healthy.findings) == []
     assert judged(Experiment(), "TP108").verdict.value == "SKIP"

@@ -1,4 +1,4 @@
-"""TP109 and TP707: what came of running a job again. The rules are given an Experiment."""
+"""TP108, TP109 and TP707: what came of running a job again. The rules are given an Experiment."""
 
 from __future__ import annotations
 
