@@ -25,6 +25,8 @@ def app(context: click.Context) -> None:
         raise click.UsageError("no command; try `trainproof epoch LOG`, or `trainproof --help`")
 
 
+#: as in trainproof.preflight.trainers, which is imported only when it is needed
+TRAINERS = ["piper", "xtts", "whisper", "nemo-ctc", "trl-sft", "axolotl", "llama-factory"]
 #: the options that all verbs share which judge runs
 _SHARED = (
     click.option(
@@ -332,6 +334,8 @@ def baseline_remove(name: str, store: str) -> int:
 @click.option("--tokenizer", metavar="FILE", help="tokenizer.json or a SentencePiece model, to count tokens.")
 @click.option("--rejects", metavar="FILE", help="Write every bad record with its reason there, as JSON lines.")
 @click.option("--sample-rate", type=click.IntRange(1), metavar="HZ", help="What the trainer is configured for.")
+@click.option("--trainer", type=click.Choice(TRAINERS), help="Tell what this trainer leaves out, cuts or stops at.")
+@click.option("--language", metavar="CODE", help="Of the texts, where the trainer's limits depend on it: en.")
 @click.option("--near/--no-near", default=True, show_default=True, help="Look for near duplicates.")
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes; default: one a processor.")
 @click.option("--shard", metavar="I/N", help="Work on this share only, and write what was found to --partial.")

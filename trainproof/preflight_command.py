@@ -21,6 +21,7 @@ from trainproof.preflight.inputs import Plan, plan_of
 from trainproof.preflight.judging import judge_found
 from trainproof.preflight.running import run_pieces, usual_workers, whole_of
 from trainproof.preflight.sharding import load_all, packed, share_of
+from trainproof.preflight.trainers import checked_trainer, context_of
 from trainproof.verdict import RunReport, Verdict
 
 #: places that are kept with an excerpt when all have to be named
@@ -37,6 +38,8 @@ class DataOptions(NamedTuple):
     tokenizer: str | None = None
     rejects: str | None = None
     sample_rate: int | None = None
+    trainer: str | None = None
+    language: str | None = None
     near: bool = True
     workers: int | None = None
     shard: str | None = None
@@ -51,9 +54,9 @@ def run_data(own: DataOptions, shared: Mapping[str, Any]) -> int:
         check_outputs(options._replace(output=target, html=None))
     settings = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
     check_selectors(settings)
-    if (own.max_length is None) != (own.tokenizer is None):
-        raise UsageError("--max-length and --tokenizer: each needs the other")
+    _check_lengths(own)
     plan = plan_of(own.paths, own.held_out, own.kind, _collecting(own))
+    checked_trainer(own.trainer, plan.kind, own.language)
     if own.shard or own.partial:
         return _run_shard(own, plan, options)
     with progress(len(plan.pieces)) as seen:
@@ -149,7 +152,23 @@ def _give_apart(family: str, seen: Any, subject: Subject, options: Options) -> i
 
 def _collecting(own: DataOptions) -> collected.Options:
     keep = ALL if own.rejects else collected.MOST_EXAMPLES
-    return collected.Options(own.max_length, own.tokenizer, sample_rate=own.sample_rate, near=own.near, keep=keep)
+    return collected.Options(
+        own.max_length or context_of(own.trainer),
+        own.tokenizer,
+        own.trainer,
+        own.language,
+        own.sample_rate,
+        own.near,
+        keep,
+    )
+
+
+def _check_lengths(own: DataOptions) -> None:
+    """A length is of tokens, and tokens are counted for a length: of the user, or of the trainer."""
+    if own.max_length is not None and own.tokenizer is None and own.trainer != "piper":
+        raise UsageError("--max-length: give --tokenizer too")
+    if own.tokenizer is not None and own.max_length is None and own.trainer is None:
+        raise UsageError("--tokenizer: give --max-length or --trainer too")
 
 
 def give_data(plan: Plan, found: Found, rejects: str | None, settings: Settings, options: Options) -> int:

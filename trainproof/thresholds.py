@@ -806,9 +806,13 @@ class DataThresholds(msgspec.Struct, frozen=True):
     script_rare: float = 0.005
     script_records: int = 200
 
-    # TPD118 over-context. Source: convention (a fifth of cut records is what other tools call major).
+    # TPD118 over-context, TPD301 trainer-sound-length, TPD302 trainer-label-length. Source: convention (a fifth of cut records is what other tools call major).
     over_warn: float = 0.01
     over_fail: float = 0.20
+
+    # TPD301 trainer-sound-length, TPD302 trainer-label-length, TPD304 trainer-turn-order, TPD306 trainer-unknown-tokens.
+    # Source: convention (as with duplicates).
+    left_out_fail: float = 0.05  # of the records
 
     # TPD131 same-prompt-other-answer. Source: convention.
     prompts_warn: float = 0.001

@@ -100,6 +100,7 @@ class Options(NamedTuple):
     max_length: int | None = None
     tokenizer: str | None = None
     trainer: str | None = None
+    language: str | None = None
     sample_rate: int | None = None
     near: bool = True
     keep: int = MOST_EXAMPLES

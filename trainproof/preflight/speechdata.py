@@ -13,6 +13,7 @@ import numpy as np
 from trainproof.preflight.audio import AudioError, Measures, measured, read_sound
 from trainproof.preflight.clips import Clip
 from trainproof.preflight.found import Example, Options, Partial, place_of
+from trainproof.preflight.labels import Labels
 from trainproof.preflight.screens import screen
 
 _DIGITS = re.compile(r"\d")
@@ -31,6 +32,7 @@ class SpeechCollector:
         self._rows: list[tuple[float, ...]] = []
         self._keys: list[tuple[int, int, int, int, int, int]] = []
         self._speakers: list[str] = []
+        self._labels = Labels(options.tokenizer) if options.trainer else None
 
     def collect(self, file: int, clips: Sequence[Clip]) -> Partial:
         """What is in the clips."""
@@ -53,6 +55,8 @@ class SpeechCollector:
             out.hit(error.code, place, f"{clip.audio}: {error}")
             return
         measures = measured(sound)
+        if self._labels is not None:
+            self._labels.add(place, text, measures.seconds, clip.seconds)
         name = clip.audio or ""
         ending = Path(name).suffix.lower().lstrip(".")
         if sound.lacks > 0:
@@ -97,6 +101,8 @@ class SpeechCollector:
     def _flush(self) -> None:
         if not self._rows:
             return
+        if self._labels is not None:
+            self.out.add_table("labels", **self._labels.table())
         numbers = np.array(self._rows)
         keys = np.array(self._keys, np.int64)
         columns = {name: numbers[:, i] for i, name in enumerate(_COLUMNS[:-2])}

@@ -57,7 +57,8 @@ APART = {
 #: those of them that look at what there is before training -> the modules of their checks
 PREFLIGHT = {
     "data": tuple(
-        f"preflight.checks.{name}" for name in ("files", "text", "chat", "pairs", "sameness", "audio", "transcripts")
+        f"preflight.checks.{name}"
+        for name in ("files", "text", "chat", "pairs", "sameness", "audio", "transcripts", "trainer")
     ),
     "objective": ("preflight.checks.objective",),
     "tokenizer": ("preflight.checks.tokenizer",),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from trainproof.preflight.checks.registry import DIALOGUE, FAIL, INFO, TEXTUAL, WARN, check
 from trainproof.preflight.found import Example, Found, Places
 from trainproof.preflight.near import similar_groups
+from trainproof.preflight.trainers import TRAINERS
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.thresholds import DataThresholds
 
@@ -307,6 +308,8 @@ def over_context(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     False positives
     Trainers that pack texts lose nothing.
     """
+    if found.options.trainer is not None:
+        raise CannotTell("TPD302 tells it for the trainer")
     tokens, place, most = _tokens(found)
     over = np.flatnonzero(tokens > most)
     examples = [Example(int(place[i]), float(tokens[i]), "") for i in over]
@@ -331,6 +334,8 @@ def answer_cut_off(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     False positives
     Trainers that cut from the left.
     """
+    if found.options.trainer is not None and TRAINERS[found.options.trainer].keeps_answer:
+        raise CannotTell(f"{found.options.trainer} leaves such records out, or cuts the prompt")
     _, place, most = _tokens(found)
     table = found.table("samples")
     lost = np.flatnonzero((table["before"] >= most) & (table["answer"] > 0))
