@@ -51,6 +51,12 @@ def test_a_run_that_nothing_could_judge_is_skip_and_never_pass() -> None:
     assert "--map" in run.reason
 
 
+def test_a_log_that_leaves_the_losses_to_another_file_is_judged_by_the_rest_and_says_so() -> None:
+    run = judge_run(make_frame(memory=[6.0] * 30, facts={"losses_in": "stats.jsonl"}))
+    assert (run.verdict, run.reason) == (Verdict.PASS, "this log has no loss: judge stats.jsonl beside it, too")
+    assert judge_run(make_frame(memory=[6.0] * 30)).verdict is Verdict.SKIP
+
+
 def test_an_empty_frame_is_skip() -> None:
     assert judge_run(Frame({})).verdict is Verdict.SKIP
 

@@ -59,6 +59,7 @@ FACT_NAMES: dict[str, tuple[str, ...]] = {
     "memory_limit": (),
     "nan_filter": ("logging_nan_inf_filter",),
     "status": (),
+    "losses_in": (),  # the file beside the log that has the losses which this log leaves out
 }
 
 _CANONICAL = {alias: name for name, aliases in FACT_NAMES.items() for alias in (name, *aliases)}

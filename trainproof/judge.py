@@ -33,6 +33,8 @@ from trainproof.verdict import (
 JUDGING_FAMILIES = frozenset({"loss", "learning_rate", "gradients", "evaluation", "preference"})
 #: ... and rules outside these families that judge the loss itself.
 JUDGING_RULES = frozenset({"TP101", "TP110"})
+#: ... and what is left to judge of a log that leaves the losses to another file, and says to which.
+LOSSLESS_FAMILY = "throughput"
 
 
 #: Families whose rules ask of the loss where it stands and where it goes: not of one that is summed up over the records.
@@ -104,9 +106,15 @@ def judge_run(frame: Frame, settings: Settings = DEFAULTS) -> RunReport:
                 skipped[rule.code] = reason
                 continue
             checked.append(rule.code)
-            judged = judged or rule.family in JUDGING_FAMILIES or rule.code in JUDGING_RULES
+            judged = judged or _judges(rule, frame)
             findings += found
     return _report(frame, settings, findings, checked, skipped, judged and not _too_short(frame, settings))
+
+
+def _judges(rule: Rule, frame: Frame) -> bool:
+    """Whether that this rule ran says something of the training."""
+    lossless = rule.family == LOSSLESS_FAMILY and "loss" not in frame and "losses_in" in frame.facts
+    return lossless or rule.family in JUDGING_FAMILIES or rule.code in JUDGING_RULES
 
 
 def ask_rule(rule: Rule, frame: Frame, settings: Settings) -> tuple[list[Finding], str | None]:
@@ -225,6 +233,8 @@ def _report(
     reason = None
     if verdict is Verdict.PASS and not judged:
         verdict, reason = Verdict.SKIP, why or _why_nothing_was_judged(frame, settings)
+    elif "loss" not in frame and "losses_in" in frame.facts:
+        reason = f"this log has no loss: judge {frame.facts.text('losses_in')} beside it, too"
     folded = fold_related(findings, frame)
     return RunReport(
         source=frame.source.path,

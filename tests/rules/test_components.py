@@ -73,6 +73,17 @@ class TestMetric:
         area = np.append(np.full(25, 0.5), np.full(13, 0.6))
         assert run_rule("TP508", make_frame({"loss": loss, "auc": area, "eval/loss": loss, "eval/auc": area})) == []
 
+    @pytest.mark.parametrize(("start", "end"), [(0.12, 0.12), (0.12, 0.2), (0.6, 0.6)])
+    def test_accuracies_that_stay_low_from_the_first_record_warn(self, start: float, end: float) -> None:
+        rng = np.random.default_rng(0)
+        accuracy = np.linspace(start, end, 400) + rng.normal(0, 0.006, 400)
+        loss = 2.6 + 0.2 * np.exp(-np.arange(400) / 5) + rng.normal(0, 0.002, 400)
+        frame = make_frame({"loss": loss, "train_acc": accuracy, "eval/accuracy": accuracy})
+        idle = start == end < 0.25
+        assert severities("TP508", frame) == [WARN] * idle
+        if idle:
+            assert says_so_live("TP508", frame, scheduled=True).flagged_step == 200
+
 
 class TestBestKept:
     def test_a_best_between_checkpoints_is_told(self) -> None:

@@ -275,10 +275,27 @@ class TestLevels:
         loss = [*np.geomspace(2, 0.0002, 40), 0.0, 0.0, 0.0001]
         assert only(run_rule("TP208", make_frame(loss=loss))).severity is WARN
 
+    def test_an_estimator_whose_loss_and_evaluations_stay_at_zero_warns(self) -> None:
+        rng = np.random.default_rng(0)
+        loss = rng.normal(0, 0.002, 60)
+        evals = (range(0, 60, 10), [3e-4, -2e-4, 1e-4, 4e-4, 2e-4, 1e-4])
+        assert only(run_rule("TP205", make_frame({"eval/loss": evals}, loss=loss, objective="density"))).severity is WARN
+        learned = make_frame({"eval/loss": (range(0, 60, 10), np.linspace(0, -0.1, 6))}, loss=loss, objective="density")
+        assert run_rule("TP205", learned) == []
+
     def test_worse_than_uniform_after_the_warm_up_fails(self) -> None:
         frame = make_frame(loss=noisy([12.0] * 100), facts={"vocab_size": 1000}, objective="lm")
         seen = only(run_rule("TP209", frame))
         assert (seen.severity, seen.flagged_step) == (FAIL, 70)
+
+    def test_a_language_model_that_guessed_better_before_warns_without_a_vocabulary(self) -> None:
+        episode = noisy([12.0] * 15 + [15.5] * 30 + [8.0] * 55)
+        seen = only(run_rule("TP209", make_frame(loss=episode, objective="lm")))
+        assert (seen.severity, seen.threshold["loss"]) == (WARN, pytest.approx(1.05 * math.log(2**20)))
+        assert (seen.first_step, seen.flagged_step) == (18, 70)  # 5 records deep; told once the rule has its 70 records
+
+    def test_a_start_above_any_vocabulary_that_comes_down_is_no_finding_of_this_rule(self) -> None:
+        assert run_rule("TP209", make_frame(loss=noisy([40.0] * 45 + [9.0] * 55), objective="lm")) == []
 
 
 @settings(max_examples=150, deadline=None)

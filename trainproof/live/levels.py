@@ -16,6 +16,7 @@ import numpy as np
 
 from trainproof import stats
 from trainproof.rules.divergence import stride_of
+from trainproof.rules.loss import uniform_limit
 from trainproof.thresholds import GradientThresholds, LossThresholds
 
 #: a screen asks a little before the rule's own bar: sums in another order differ in their last digits
@@ -80,7 +81,7 @@ class LossScreen:
 
     def __init__(self, t: LossThresholds, standing: Mapping[str, int]) -> None:
         self._t, self._standing = t, standing
-        self.uniform, self.early = t.uniform_loss_unknown, t.early_loss
+        self.uniform, self.early = uniform_limit(0.0, t), t.early_loss
         self._values = array("d")
         self._scheduled = stats.scheduled_counts()
         self._count = 0

@@ -17,6 +17,7 @@ from trainproof.live.levels import LossScreen, NormScreen
 from trainproof.live.scaling import RateScreen, ScalerScreen
 from trainproof.rules.gradients import drifts_now
 from trainproof.rules.log_quality import WATCHED
+from trainproof.rules.loss import declared_classes, uniform_limit
 from trainproof.rules.plateau import is_flat_now
 from trainproof.rules.registry import CannotTell, Rule
 from trainproof.rules.schedules import warmup_steps
@@ -90,7 +91,7 @@ class Screens:
         self._furthest: int | None = None  # the last step before the run went back, until it is passed
         self._total: float | None = None
         self._warmup: float | None = None
-        self._uniform, self._early = thresholds.loss.uniform_loss_unknown, thresholds.loss.early_loss
+        self._uniform, self._early = uniform_limit(0.0, thresholds.loss), thresholds.loss.early_loss
         self._begin()
 
     def _begin(self) -> None:
@@ -112,9 +113,8 @@ class Screens:
         self._total = frame.facts.number("total_steps")
         self._warmup = warmup_steps(frame)
         t = self._t.loss
-        classes = frame.facts.number("vocab_size" if frame.objective == "lm" else "num_classes") or 0.0
         scratch = frame.objective == "lm" and frame.facts.get("pretrained") is False
-        self._uniform = t.uniform_ratio * math.log(classes) if classes > 1 else t.uniform_loss_unknown
+        self._uniform = uniform_limit(declared_classes(frame), t)
         self._early = t.early_loss_scratch if scratch else t.early_loss
         for screen in self._losses.values():
             screen.uniform, screen.early = self._uniform, self._early

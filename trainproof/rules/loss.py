@@ -51,7 +51,9 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     Drop between decile medians plus two standard errors under 10 %, and no clear downward trend (Mann-Kendall Z > -3). WARN; FAIL
     when the learning rate is exactly 0 in a fifth of the records or more, or every gradient norm is 0. WARN too when the loss of a
     classification stood at the logarithm of the number of classes (ln 2 where none is declared) over the last half of the records:
-    the median within 0.1 %, each within 0.5 %.
+    the median within 0.1 %, each within 0.5 %. WARN where a density or ratio estimator, whose loss may be negative, stands at 0, no
+    information: the medians of the training loss in both halves and 5 or more evaluations no further from 0 than the noise of the
+    training loss, and no clear downward trend.
 
     False positives
     A short adapter fine-tune of a strong base drops little but with a clear trend, which the Z sees; noise too large to exclude a drop
@@ -66,8 +68,8 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     if len(x) < t.never_min_records:
         raise CannotTell(f"{len(x)} records after the warm-up, needs {t.never_min_records}")
     learned = _learned(x, t)
-    if at_chance := _at_chance(frame, loss, t):
-        yield at_chance
+    if stands := _at_chance(frame, loss, t) or _at_zero(frame, loss, t):
+        yield stands
         return
     if learned is None:
         raise CannotTell("too noisy to tell")
@@ -106,6 +108,29 @@ def _at_chance(frame: Frame, loss: Series, t: LossThresholds) -> Sighting | None
         first=half,
         last=len(loss) - 1,
         threshold={"share": t.never_chance},
+    )
+
+
+def _at_zero(frame: Frame, loss: Series, t: LossThresholds) -> Sighting | None:
+    """An estimator of a density or a ratio whose loss and evaluations stay at 0, that of one which knows nothing."""
+    evals = frame["eval/loss"].finite if "eval/loss" in frame else None
+    if frame.objective != "density" or evals is None or len(evals) < t.never_evals:
+        return None
+    x, half = loss.value, len(loss) // 2
+    noise = stats.difference_noise(x)
+    if max(abs(stats.median(x[:half])), abs(stats.median(x[half:])), float(np.abs(evals.value).max())) > noise:
+        return None
+    if stats.trend_z(x) <= t.never_z:
+        return None
+    return sighting(
+        WARN,
+        f"the loss stands at 0 from the first record to the last: it and all {len(evals)} evaluations are no further from it than its noise, "
+        f"{noise:.2g}. A loss of 0 is that of an estimator that knows nothing.",
+        loss,
+        first=0,
+        last=len(loss) - 1,
+        threshold={"noise": noise},
+        more=evidence(evals, [0, len(evals) - 1]),
     )
 
 
@@ -258,7 +283,7 @@ def init_loss_off(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     if len(loss) < t.init_min_records:
         return
     first = stats.median(loss.value[:3])
-    classes = frame.facts.number("vocab_size" if frame.objective == "lm" else "num_classes") or 0.0
+    classes = declared_classes(frame)
     if classes > 1:
         verdict = _initial_ratio(frame, first / math.log(classes), t)
         limit = {"uniform": math.log(classes)}
@@ -393,6 +418,16 @@ def _gradient_beside(frame: Frame, loss: Series, index: int) -> tuple[Evidence, 
     return evidence(grads, np.flatnonzero(grads.step == loss.step[index])[-1:])
 
 
+def declared_classes(frame: Frame) -> float:
+    """Among how many classes the model chooses (of a language model: the size of its vocabulary); 0 where that is not declared."""
+    return frame.facts.number("vocab_size" if frame.objective == "lm" else "num_classes") or 0.0
+
+
+def uniform_limit(classes: float, t: LossThresholds) -> float:
+    """The loss in nats above which TP209 calls a model worse than a uniform guess; of the largest vocabulary where `classes` is unknown."""
+    return t.uniform_ratio * math.log(classes if classes > 1 else t.uniform_vocabulary)
+
+
 @rule(
     "TP209",
     "worse-than-uniform",
@@ -413,8 +448,8 @@ def worse_than_uniform(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     Guessing uniformly costs ln V: a model that stays above it has learned something wrong, or the loss is not what it seems.
 
     Formula
-    median of 5 > 1.05 ln V for 20 records in a row, after max(50 records, 5 % of the planned steps). FAIL. V unknown, language model:
-    above 15 nats, WARN.
+    median of 5 > 1.05 ln V for 20 records in a row, after max(50 records, 5 % of the planned steps): FAIL. Once the loss has been below
+    that limit, also earlier: WARN. V unknown, language model: the limit of a vocabulary of 2^20, larger than any in use, 14.6 nats: WARN.
 
     False positives
     Sum-reduced or multi-term losses stand above ln V by design: declare the vocabulary only for the loss it belongs to.
@@ -423,21 +458,24 @@ def worse_than_uniform(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     Compare one batch's loss with the framework's own cross-entropy.
     """
     loss = frame["loss"].finite
-    classes = frame.facts.number("vocab_size" if frame.objective == "lm" else "num_classes") or 0.0
+    classes = declared_classes(frame)
     if classes <= 1 and frame.objective != "lm":
         raise CannotTell("the number of classes is not declared (--fact num_classes=N)")
-    limit = t.uniform_ratio * math.log(classes) if classes > 1 else t.uniform_loss_unknown
-    above = loss.memo(stats.median5) > limit
+    limit = uniform_limit(classes, t)
+    level = loss.memo(stats.median5)
+    above = level > limit
     grace = t.uniform_grace
     if frame.total_steps:
         grace = max(grace, int(np.searchsorted(loss.step, t.uniform_grace_share * frame.total_steps)))
-    above[:grace] = False
-    run = stats.first_run(above, t.uniform_records)
+    late = above & (np.arange(len(above)) >= grace)
+    run, severity = stats.first_run(late, t.uniform_records), FAIL if classes > 1 else WARN
+    if run is None:
+        run, severity = stats.first_run(above & np.logical_or.accumulate(level <= limit), t.uniform_records), WARN
     if run is None:
         return
     flagged = run[0] + t.uniform_records - 1
     yield sighting(
-        FAIL if classes > 1 else WARN,
+        severity,
         f"the loss stayed above {limit:.4g}, {'the loss of a uniform guess over ' + format(classes, 'g') + ' classes and 5 %' if classes > 1 else 'more than any usual vocabulary explains'}, "
         f"from step {loss.step[run[0]]} to {loss.step[run[1] - 1]}.",
         loss,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -16,6 +17,7 @@ from trainproof.thresholds import EvaluationThresholds
 
 #: metrics whose value at chance is one half whatever the classes are
 HALF = ("auc", "auroc", "roc_auc", "eval/auc", "eval/auroc", "eval/roc_auc")
+_ACCURACY = re.compile(r"(?:^|[/_.])(?:acc|accuracy)$", re.IGNORECASE)
 
 
 @rule(
@@ -31,7 +33,7 @@ def loss_metric_disagree(frame: Frame, t: EvaluationThresholds) -> Iterator[Sigh
 
     What it does
     Compares the trends of the evaluation loss and of each task metric with a known direction; and looks for an area under the curve that
-    never leaves one half.
+    never leaves one half, and for accuracies that never leave the low value they began with.
 
     Why it matters
     A loss can fall by learning the frequencies of the labels, or the padding, alone.
@@ -39,18 +41,16 @@ def loss_metric_disagree(frame: Frame, t: EvaluationThresholds) -> Iterator[Sigh
     Formula
     At the common judging points from 8 evaluations on: eval loss 10 % below its start with Mann-Kendall Z < -2.5, metric worse than its start
     by 10 % with Z < -2.5 in its own direction, to the end: WARN. AUC within 0.01 of 0.5 in 20 records to the end while the loss fell by
-    5 %: WARN.
+    5 %: WARN. Every accuracy, of training and evaluation, at most 0.25 in the median of 200 records or more, its change with two standard
+    errors under 5 % of that and |Z| < 2.5, while the loss fell by 5 %: WARN.
 
     False positives
-    Metrics that only wobble have no trend. A metric that peaked and fell while the loss rose is TP501's and TP502's.
+    Metrics that only wobble have no trend. An accuracy that starts high, as that of a pretrained model does, may stay. A metric that peaked and fell while the loss rose is TP501's and TP502's.
 
     What to try
     Print ten predictions beside their labels.
     """
-    told = [*_at_chance(frame, t)]
-    if not told:
-        told = [*_opposed(frame, t)]
-    yield from told
+    yield from [*_at_chance(frame, t)] or [*_idle(frame, t)] or [*_opposed(frame, t)]
 
 
 def _opposed(frame: Frame, t: EvaluationThresholds) -> Iterator[Sighting]:
@@ -111,6 +111,36 @@ def _at_chance(frame: Frame, t: EvaluationThresholds) -> Iterator[Sighting]:
                 threshold={"near": t.chance_near, "records": t.chance_records},
             )
             return
+
+
+def _idle(frame: Frame, t: EvaluationThresholds) -> Iterator[Sighting]:
+    """Accuracies near those of a guess that have not moved since the run began, while the loss fell."""
+    loss = frame["loss"].finite if "loss" in frame else None
+    accuracies = [series.finite for name, series in frame.items() if _ACCURACY.search(name)]
+    least = min(map(len, accuracies), default=0)
+    if loss is None or least < t.idle_records or len(loss) < t.chance_records or not _fell(loss, t):
+        return
+    series = accuracies[0]
+    counts = sorted({*stats.renewals(least, t.idle_records).tolist(), least})
+    since = holds_since(counts, lambda count: all(_still(each.value[:count], t) for each in accuracies))
+    if since:
+        names = " and ".join(each.name for each in accuracies)
+        yield sighting(
+            WARN,
+            f"{names} stayed at {stats.median(series.value):.3g} from the first of {least} records to the last, while the loss went from "
+            f"{loss.value[0]:.4g} to {loss.value[-1]:.4g}: this is consistent with nothing but the frequencies of the labels being learned.",
+            series,
+            first=0,
+            last=len(series) - 1,
+            flagged=since - 1,
+            threshold={"accuracy": t.idle_level, "change": t.idle_change, "records": t.idle_records},
+        )
+
+
+def _still(accuracy: stats.Floats, t: EvaluationThresholds) -> bool:
+    seen = stats.change_over(accuracy)
+    still = abs(seen.change) + 2 * seen.se < t.idle_change * seen.level
+    return seen.level <= t.idle_level and still and abs(stats.trend_z(accuracy)) < t.disagree_z
 
 
 def _fell(loss: Series, t: EvaluationThresholds) -> bool:

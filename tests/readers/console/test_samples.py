@@ -123,6 +123,7 @@ def test_stylegan_logs_have_ticks_and_distances() -> None:
     frame = read("\n".join(stylegan(healthy())).encode())
     assert frame.source.format == "stylegan-log"
     assert points(frame, "step_time") == [(step, 153.8) for step in range(1, RECORDS + 1)]
+    assert points(frame, "memory") == [(step, 6.34) for step in range(1, RECORDS + 1)]
     assert points(frame, "augment") == [(record.step, record.norm) for record in healthy()]
     assert points(frame, "eval/fid50k_full") == [
         (r.step, round(10 * r.loss, 4)) for r in healthy() if r.eval_loss is not None

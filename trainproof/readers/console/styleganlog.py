@@ -14,6 +14,7 @@ from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.console.engine import ConsoleReader, Reading
 from trainproof.readers.console.fields import Cells
 from trainproof.readers.console.line import Batch, Line
+from trainproof.readers.source import LogInput
 
 #: a distance between images' features beyond this is one whose computation broke down
 _LARGEST_DISTANCE = 1e5
@@ -27,7 +28,7 @@ class StyleGANLogReader(ConsoleReader):
         Line('{"results"', r'\{"results": \{', r"[^{}\n]*", r'\}, "metric": [^\n]*', prefix="eval_", sure=False),
     )
     #: hours and minutes are fields of their own
-    aliases: ClassVar = {"time": ""}
+    aliases: ClassVar = {"time": "", "gpumem": "memory"}
 
     def sniff(self, head: bytes) -> float:
         """A tick; it has no loss."""
@@ -38,6 +39,10 @@ class StyleGANLogReader(ConsoleReader):
 
 
 class _StyleGANReading(Reading):
+    def run(self, log: LogInput) -> None:
+        self.out.facts.declare("losses_in", "stats.jsonl", "the format")
+        super().run(log)
+
     def settled(self, batches: list[Batch]) -> list[Batch]:
         return [batch._replace(columns=_possible(batch.columns)) if batch.line.prefix else batch for batch in batches]
 
