@@ -82,7 +82,7 @@ class TestMetric:
         idle = start == end < 0.25
         assert severities("TP508", frame) == [WARN] * idle
         if idle:
-            assert says_so_live("TP508", frame, scheduled=True).flagged_step == 200
+            assert 200 <= says_so_live("TP508", frame, scheduled=True).flagged_step <= 300
 
 
 class TestBestKept:
