@@ -189,7 +189,7 @@ class LossThresholds(msgspec.Struct, frozen=True):
     uniform_records: int = 20
     uniform_grace: int = 50  # records
     uniform_grace_share: float = 0.05  # of the planned steps
-    uniform_vocabulary: int = 2**20  # tokens, where the vocabulary is unknown: more than the largest in use (XLM-V, 901,629)
+    uniform_vocabulary: int = 2**20  # tokens, where it is unknown: more than the largest in use (XLM-V, 901,629)
 
     # TP210 level-shift. Source: measured (0 of 97 public runs; a 5 % shift found in 15 of 17).
     shift_min_records: int = 60
@@ -385,7 +385,7 @@ class EvaluationThresholds(msgspec.Struct, frozen=True):
     chance_records: int = 20
     chance_near: float = 0.01  # distance of the AUC from 0.5
     chance_fell: float = 0.05  # of the first loss
-    idle_records: int = 200  # of an accuracy that has not moved since the first of them. Source: public logs (2 of 2 idle, 0 healthy)
+    idle_records: int = 200  # of an accuracy that has not moved. Source: measured (1 of 1 idle public run, 0 healthy)
     idle_level: float = 0.25  # an accuracy above it is no guess among many classes
     idle_change: float = 0.05  # of its level, with two standard errors
 

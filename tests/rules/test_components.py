@@ -78,7 +78,7 @@ class TestMetric:
         rng = np.random.default_rng(0)
         accuracy = np.linspace(start, end, 400) + rng.normal(0, 0.006, 400)
         loss = 2.6 + 0.2 * np.exp(-np.arange(400) / 5) + rng.normal(0, 0.002, 400)
-        frame = make_frame({"loss": loss, "train_acc": accuracy, "eval/accuracy": accuracy})
+        frame = make_frame({"loss": loss, "eval/loss": loss, "train_acc": accuracy, "eval/accuracy": accuracy})
         idle = start == end < 0.25
         assert severities("TP508", frame) == [WARN] * idle
         if idle:

@@ -279,7 +279,8 @@ class TestLevels:
         rng = np.random.default_rng(0)
         loss = rng.normal(0, 0.002, 60)
         evals = (range(0, 60, 10), [3e-4, -2e-4, 1e-4, 4e-4, 2e-4, 1e-4])
-        assert only(run_rule("TP205", make_frame({"eval/loss": evals}, loss=loss, objective="density"))).severity is WARN
+        idle = make_frame({"eval/loss": evals}, loss=loss, objective="density")
+        assert only(run_rule("TP205", idle)).severity is WARN
         learned = make_frame({"eval/loss": (range(0, 60, 10), np.linspace(0, -0.1, 6))}, loss=loss, objective="density")
         assert run_rule("TP205", learned) == []
 
