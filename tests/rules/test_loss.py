@@ -292,7 +292,8 @@ class TestLevels:
     def test_a_language_model_that_guessed_better_before_warns_without_a_vocabulary(self) -> None:
         episode = noisy([12.0] * 15 + [15.5] * 30 + [8.0] * 55)
         seen = only(run_rule("TP209", make_frame(loss=episode, objective="lm")))
-        assert seen.severity is WARN and seen.threshold["loss"] == pytest.approx(1.05 * math.log(2**20))
+        assert seen.severity is WARN
+        assert seen.threshold["loss"] == pytest.approx(1.05 * math.log(2**20))
         assert (seen.first_step, seen.flagged_step) == (18, 70)  # 5 records deep; told once the rule has its 70 records
 
     def test_a_start_above_any_vocabulary_that_comes_down_is_no_finding_of_this_rule(self) -> None:
