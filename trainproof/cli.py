@@ -389,7 +389,8 @@ def objective(spec: str, ignore_index: int, eos: int | None, pad: int | None, sh
 def tokenizer(model: str, texts: tuple[str, ...], base: str | None, **options: Any) -> int:
     """Judge a tokenizer: what it loses of TEXTS, its special tokens, its chat template.
 
-    TOKENIZER is a tokenizer.json, a SentencePiece .model, or a folder with either; TEXTS are data as of `trainproof data`.
+    TOKENIZER is a tokenizer.json, a SentencePiece .model, a tiktoken file (split as GPT-2 splits), a vocabulary or character set of a
+    speech model, or a folder with one of them; TEXTS are data as of `trainproof data`.
     """
     from trainproof.preflight_command import run_tokenizer
 

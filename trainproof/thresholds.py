@@ -908,6 +908,25 @@ class TokenizerThresholds(msgspec.Struct, frozen=True):
     # TPT107 spaces-lost. Source: convention.
     spaces_share: float = 0.05  # of the texts
 
+    # TPT108 numbers-in-pieces. Source: convention.
+    numbers: int = 50  # numbers of four digits
+    numbers_usual: float = 0.9  # share of them that are split in one way
+
+    # TPT109 script-in-pieces. Source: convention (letters cost 0.2 to 0.5 tokens where a tokenizer knows the script; bytes cost 2 to 3).
+    script_texts: int = 20
+    script_rate: float = 1.0  # tokens a character
+    script_dense: float = 1.5
+
+    # TPT110 tokens-per-second. Source: the limit that another tool uses; encoders have 25 to 50 frames a second.
+    second_tokens: float = 50.0
+
+    # TPT118 unused-vocabulary. Source: convention.
+    unused_times: float = 20.0  # tokens of text a token of the vocabulary
+    unused_share: float = 0.5
+
+    # TPT117 untrained-token. Source: convention (rows that were never trained are zero, or as small as their initial noise).
+    untrained_size: float = 0.001  # of the median row's largest number
+
 
 class MachineThresholds(msgspec.Struct, frozen=True):
     """Family TPE: the machine."""

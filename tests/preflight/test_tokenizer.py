@@ -2,168 +2,68 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Callable
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.preflight.helpers import codes
+from tools.speech_faults import clean_items, write_pack
 from tools.text_faults import sentences
 from trainproof.apart import Subject, judge_apart
 from trainproof.errors import InputError
 from trainproof.judge import Settings
 from trainproof.preflight.encoding import tokenized
+from trainproof.preflight.templates import rendering_of
 from trainproof.preflight.tokens import read_tokenizer
 from trainproof.verdict import RunReport
 
 sentencepiece = pytest.importorskip("sentencepiece")
 tokenizers = pytest.importorskip("tokenizers")
 
-MARKERS = ["<pad>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
-TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-Config = dict[str, Any]
+from tools.tokenizer_faults import TEMPLATE, TOKENIZER_FAULTS, Case, clean_case, trained, write  # noqa: E402  needs it
 
 
-def trained(**options: Any) -> Any:
-    """A byte-level BPE over the sentences of the fault sets."""
-    model = tokenizers.Tokenizer(tokenizers.models.BPE())
-    model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    model.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=700,
-        special_tokens=MARKERS,
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    model.train_from_iterator(sentences()[:300], trainer)
-    for name, value in options.items():
-        setattr(model, name, value)
-    return model
+def judged(model: Path, texts: Path | None, base: Path | None = None) -> RunReport:
+    found = tokenized(str(model), (str(texts),) if texts else (), str(base) if base else None)
+    return judge_apart("tokenizer", found, Subject(str(model), "tokenizer", "", len(found.texts)), Settings())
 
 
-def healthy() -> tuple[Config, Config]:
-    """tokenizer_config.json and config.json."""
-    config = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "<|im_end|>", "chat_template": TEMPLATE}
-    return config, {"vocab_size": 704}
+def judged_case(folder: Path, case: Case) -> RunReport:
+    return judged(write(folder, case), folder / "texts.txt")
 
 
-def folder(path: Path, model: Any, config: Config, sizes: Config) -> Path:
-    path.mkdir(exist_ok=True)
-    model.save(str(path / "tokenizer.json"))
-    (path / "tokenizer_config.json").write_text(json.dumps(config))
-    (path / "config.json").write_text(json.dumps(sizes))
-    return path
+def texts_file(folder: Path, texts: list[str]) -> Path:
+    (folder / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return folder / "texts.txt"
 
 
-def judged(path: Path, texts: list[str], base: Path | None = None) -> RunReport:
-    named = path.parent / "texts.txt"
-    named.write_text("\n".join(texts) + "\n", encoding="utf-8")
-    found = tokenized(str(path), (str(named),), str(base) if base else None)
-    return judge_apart("tokenizer", found, Subject(str(path), "tokenizer", "", len(found.texts)), Settings())
-
-
-def edited(**values: Any) -> Callable[[Config, Config], None]:
-    return lambda config, _: config.update(values)
-
-
-def templated(old: str, new: str) -> Callable[[Config, Config], None]:
-    return lambda config, _: config.update(chat_template=TEMPLATE.replace(old, new))
-
-
-def without(name: str) -> Callable[[Config, Config], None]:
-    def change(config: Config, _: Config) -> None:
-        del config[name]
-
-    return change
-
-
-SETTING_FAULTS: dict[str, tuple[str, Callable[[Config, Config], None]]] = {
-    "no end token": ("TPT111", without("eos_token")),
-    "no padding token": ("TPT112", without("pad_token")),
-    "padding is the end (trl#976)": ("TPT113", edited(pad_token="<|im_end|>")),
-    "padding is unknown": ("TPT114", edited(pad_token="<s>", unk_token="<s>")),
-    "tokens beyond the embedding (llama-cookbook#189)": ("TPT115", lambda _, sizes: sizes.update(vocab_size=600)),
-    "a special token that is not there": ("TPT116", edited(pad_token="[PAD]")),
-    "a template that is broken": ("TPT121", edited(chat_template="{% for message in %}")),
-    "a template that always refuses": ("TPT121", edited(chat_template="{{ raise_exception('no') }}")),
-    "a template that reaches out": ("TPT121", edited(chat_template="{{ ''.__class__.__mro__[1].__subclasses__() }}")),
-    "a template that fills the memory": ("TPT121", edited(chat_template="{{ 'a' * 10000000000 }}")),
-    "no generation prompt": ("TPT122", templated("{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}", "")),
-    "no end after the answer (trl#1623)": ("TPT123", templated("<|im_end|>", "")),
-    "begin token twice in the template": ("TPT124", templated("{% for", "<s><s>{% for")),
-    "begin token added twice (DeepSeek-R1#151)": (
-        "TPT124",
-        lambda config, _: config.update(chat_template="<s>" + TEMPLATE, add_bos_token=True),
-    ),
-    "system turn lost": ("TPT125", templated("{% for message in messages %}", "{% for message in messages if message.role != 'system' %}")),
-    "answers lost": ("TPT125", templated("{% for message in messages %}", "{% for message in messages if message.role != 'assistant' %}")),
-    "turns in another order": ("TPT125", templated("in messages", "in messages | reverse")),
-    "a marker that is no token (axolotl#1770)": (
-        "TPT126",
-        lambda config, _: config.update(chat_template=TEMPLATE.replace("<|im_start|>", "<|turn|>")),
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SETTING_FAULTS)
-def test_a_fault_beside_the_tokenizer_is_named(name: str, tmp_path: Path) -> None:
-    config, sizes = healthy()
-    code, change = SETTING_FAULTS[name]
-    change(config, sizes)
-    assert code in codes(judged(folder(tmp_path / "model", trained(), config, sizes), sentences()[:60]))
+@pytest.mark.parametrize("name", TOKENIZER_FAULTS)
+def test_a_fault_is_named(name: str, tmp_path: Path) -> None:
+    code, fault = TOKENIZER_FAULTS[name]
+    assert code in codes(judged_case(tmp_path / "model", fault(clean_case())))
 
 
 def test_the_healthy_tokenizer_has_no_finding(tmp_path: Path) -> None:
-    report = judged(folder(tmp_path / "model", trained(), *healthy()), sentences()[300:400])
+    report = judged_case(tmp_path / "model", clean_case())
     assert (report.verdict, report.findings) == ("PASS", ())
 
 
-def lowering(_: Path) -> Any:
-    return trained(normalizer=tokenizers.normalizers.Lowercase())
+def test_a_template_that_never_ends_is_ended() -> None:
+    loop = "{% for a in range(9999) %}" * 4 + "{% endfor %}" * 4
+    assert rendering_of(loop, {}, patience=1.0).error == "not rendered within 1 s"
 
 
-def stripping(_: Path) -> Any:
-    return trained(
-        normalizer=tokenizers.normalizers.Sequence(
-            [tokenizers.normalizers.NFD(), tokenizers.normalizers.StripAccents()]
-        )
+def test_templates_have_what_transformers_gives_them() -> None:
+    template = (
+        "{% for m in messages %}{% if loop.index > 3 %}{% break %}{% endif %}{% if m.role == 'assistant' %}{% generation %}"
+        "{{ m.content | tojson }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}{{ strftime_now('%Y') }}{{ eos_token }}"
     )
-
-
-def joining(_: Path) -> Any:
-    return trained(normalizer=tokenizers.normalizers.Replace(" ", ""))
-
-
-def dropping(_: Path) -> Any:
-    return trained(normalizer=tokenizers.normalizers.Replace("e", ""))
-
-
-def words(_: Path) -> Any:
-    model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "the": 1}, unk_token="[UNK]"))
-    model.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    return model
-
-
-ACCENTED = ["Der Bär läuft über die Straße und hört etwas Schönes."] * 3
-TEXT_FAULTS: dict[str, tuple[str, Callable[[Path], Any], list[str]]] = {
-    "unknown words": ("TPT101", words, sentences()[:20]),
-    "another script": ("TPT103", lambda _: trained(), [*sentences()[:80], "добрый день, как дела сегодня"]),
-    "letters are dropped": ("TPT104", dropping, sentences()[:20]),
-    "case is lost": ("TPT105", lowering, sentences()[:20]),
-    "accents are lost": ("TPT106", stripping, ACCENTED),
-    "spaces are lost": ("TPT107", joining, sentences()[:20]),
-}
-
-
-@pytest.mark.parametrize("name", TEXT_FAULTS)
-def test_what_is_lost_of_texts_is_named(name: str, tmp_path: Path) -> None:
-    code, model, texts = TEXT_FAULTS[name]
-    assert code in codes(judged(folder(tmp_path / "model", model(tmp_path), *healthy()), texts))
+    rendering = rendering_of(template, {"eos_token": "</s>"})
+    assert rendering.whole == 'Alpha rule.Bravo question?"Charlie answer."2026</s>'
 
 
 def pieces(path: Path, **options: Any) -> Path:
@@ -182,37 +82,141 @@ def test_sentencepiece_unknown_and_byte_fallback(tmp_path: Path) -> None:
     """NVIDIA-NeMo/Speech#6651, google-research/text-to-text-transfer-transformer#657: what is unknown comes out as a sign."""
     plain = pieces(tmp_path / "plain.model", character_coverage=1.0)
     texts = [*sentences()[:50], "Az ő <háza> szép."]
-    report = judged(plain, texts)
+    report = judged(plain, texts_file(tmp_path, texts))
     told = next(finding for finding in report.findings if finding.rule == "TPT101")
     assert [point.line for point in told.evidence] == [51]
     assert "U+0151" in told.evidence[0].excerpt
-    assert codes(judged(plain, sentences()[:50])) == set()
+    assert codes(judged(plain, texts_file(tmp_path, sentences()[:50]))) == set()
     fallback = pieces(tmp_path / "bytes.model", byte_fallback=True, hard_vocab_limit=False)
-    assert "TPT102" in codes(judged(fallback, ["добрый день"] * 5))
-    assert "TPT101" not in codes(judged(fallback, ["добрый день"] * 5))
+    report = judged(fallback, texts_file(tmp_path, ["добрый день"] * 5))
+    assert "TPT102" in codes(report)
+    assert "TPT101" not in codes(report)
 
 
 def test_other_than_the_base(tmp_path: Path) -> None:
-    base = folder(tmp_path / "base", trained(), *healthy())
+    base = write(tmp_path / "base", clean_case())
     more = trained()
     more.add_tokens(["<|new|>"])
-    grown = folder(tmp_path / "grown", more, healthy()[0], {"vocab_size": 800})
-    told = [finding for finding in judged(grown, [], base).findings if finding.rule == "TPT131"]
+    grown = write(tmp_path / "grown", clean_case()._replace(model=more))
+    told = [finding for finding in judged(grown, None, base).findings if finding.rule == "TPT131"]
     assert [finding.severity for finding in told] == ["INFO"]
     other = tokenizers.Tokenizer.from_str(trained().to_str().replace("<pad>", "<nil>"))
-    changed = folder(tmp_path / "other", other, *healthy())
-    assert "FAIL" in {f.severity for f in judged(changed, [], base).findings if f.rule == "TPT131"}
+    changed = write(tmp_path / "other", clean_case()._replace(model=other))
+    assert "FAIL" in {f.severity for f in judged(changed, None, base).findings if f.rule == "TPT131"}
 
 
-@pytest.mark.parametrize("name", ["missing", "empty.json", "text.model", "tokenizer.pkl", "list.json"])
+def ranks(path: Path, more: tuple[bytes, ...] = (b"th", b"the")) -> Path:
+    tokens = [bytes((byte,)) for byte in range(256)] + list(more)
+    path.write_bytes(b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(tokens)))
+    return path
+
+
+def test_tiktoken_files_are_read(tmp_path: Path) -> None:
+    pytest.importorskip("tiktoken")
+    tokenizer = read_tokenizer(str(ranks(tmp_path / "own.tiktoken")))
+    assert tokenizer.encode("the ő") == [257, 32, 0xC5, 0x91]
+    assert tokenizer.decode([257, 32, 0xC5, 0x91]) == "the ő"
+    assert judged(tmp_path / "own.tiktoken", texts_file(tmp_path, sentences()[:60])).verdict == "PASS"
+    (tmp_path / "llama").mkdir()
+    assert read_tokenizer(str(ranks(tmp_path / "llama" / "tokenizer.model").parent)).kind == "tiktoken"
+    lacking = tmp_path / "lacking.tiktoken"
+    lacking.write_bytes(b"dGhl 0\n")
+    with pytest.raises(InputError, match="without 256 of the 256 bytes"):
+        read_tokenizer(str(lacking))
+
+
+COQUI = {
+    "characters": {
+        "pad": "<PAD>",
+        "eos": "<EOS>",
+        "characters": "abcdefghijklmnopqrstuvwxyz",
+        "punctuations": "!'(),-.:;? ",
+    }
+}
+SPEECH_VOCABULARIES: dict[str, tuple[dict[str, Any], str | None]] = {
+    "Coqui characters": (COQUI, None),
+    "Piper of text": ({"phoneme_type": "text", "phoneme_id_map": {c: [i] for i, c in enumerate("_^$abcdefghijklmnopqrstuvwxyz!'(),-.:;? ")}}, None),
+    "vocab.json of CTC": ({c: i for i, c in enumerate([*"abcdefghijklmnopqrstuvwxyz|!'(),-.:;?", "<pad>", "[UNK]"])}, None),
+    "Coqui phonemes": (COQUI | {"use_phonemes": True}, "its characters are phonemes"),
+    "Piper of espeak": ({"phoneme_type": "espeak", "phoneme_id_map": {"a": [1]}}, "its characters are phonemes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPEECH_VOCABULARIES)
+def test_characters_of_speech_models(name: str, tmp_path: Path) -> None:
+    """mobassir94/comprehensive-bangla-tts#6, SWivid/F5-TTS#1031: characters that the model does not have are discarded."""
+    document, refused = SPEECH_VOCABULARIES[name]
+    model = tmp_path / "config.json"
+    model.write_text(json.dumps(document))
+    if refused:
+        with pytest.raises(InputError, match=refused):
+            read_tokenizer(str(model))
+        return
+    report = judged(model, texts_file(tmp_path, [*sentences()[:60], "ein schöner Satz", "ஒரு வரி"]))
+    told = next(finding for finding in report.findings if finding.rule == "TPT101")
+    assert [point.line for point in told.evidence] == [61, 62]
+    assert "U+00F6" in told.evidence[0].excerpt
+    assert judged(model, texts_file(tmp_path, sentences()[:60])).findings == ()
+
+
+def test_voice_bpe_lowers_and_marks_spaces(tmp_path: Path) -> None:
+    signs = ["[STOP]", "[UNK]", "[SPACE]", *"abcdefghijklmnopqrstuvwxyz.,"]
+    model = tokenizers.Tokenizer(tokenizers.models.BPE({s: i for i, s in enumerate(signs)}, [], unk_token="[UNK]"))
+    model.add_special_tokens(["[STOP]", "[UNK]", "[SPACE]"])
+    model.save(str(tmp_path / "vocab.json"))
+    tokenizer = read_tokenizer(str(tmp_path / "vocab.json"))
+    assert tokenizer.kind == "VoiceBpe"
+    assert tokenizer.decode(tokenizer.encode("A  b")) == "a b"
+    report = judged(tmp_path / "vocab.json", texts_file(tmp_path, [*sentences()[:60], "schön"]))
+    told = next(finding for finding in report.findings if finding.rule == "TPT101")
+    assert [point.line for point in told.evidence if "ö" in point.excerpt] == [61]
+
+
+def test_tokens_a_second_of_sound(tmp_path: Path) -> None:
+    pack = write_pack(tmp_path / "pack", clean_items(30))
+    model = write(tmp_path / "model", clean_case())
+    lines = (pack / "metadata.csv").read_text().splitlines()
+    lines[4] = "clip00005|" + "|".join(["Много слов на другом языке, " * 12] * 2)
+    (pack / "metadata.csv").write_text("\n".join(lines) + "\n")
+    told = next(finding for finding in judged(model, pack).findings if finding.rule == "TPT110")
+    assert [point.line for point in told.evidence] == [5]
+
+
+class Canary:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.pkl", "tokenizer.model", "tokenizer.json", "model.tiktoken"])
+def test_pickles_are_never_loaded(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(pickle.dumps(Canary(tmp_path / "ran")))
+    with pytest.raises(InputError, match="a pickled tokenizer is never loaded"):
+        read_tokenizer(str(tmp_path / name))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["missing", "empty.json", "text.model", "list.json", "deep.json", "odd.json", "folder"]
+)
 def test_hostile_tokenizers_are_one_line(name: str, tmp_path: Path) -> None:
     for file, content in (
         ("empty.json", "{}"),
         ("text.model", "nothing"),
-        ("tokenizer.pkl", "cos\nsystem\n"),
         ("list.json", "[[["),
+        ("deep.json", '{"a":' * 100_000),
+        ("odd.json", '{"model": 7}'),
     ):
         (tmp_path / file).write_text(content)
+    (tmp_path / "folder").mkdir()
     with pytest.raises(InputError) as error:
         read_tokenizer(str(tmp_path / name))
     assert "\n" not in str(error.value)
+
+
+def test_the_template_is_the_one_that_models_use() -> None:
+    assert rendering_of(TEMPLATE, {}).whole.count("<|im_end|>") == 5

@@ -85,6 +85,18 @@ def read_sound(path: str, data: bytes | None = None) -> Sound:
     return _other(data)
 
 
+def seconds_of(path: str | None) -> float | None:
+    """Seconds of a WAV file by its header; None for what has none."""
+    if path is None:
+        return None
+    try:
+        with Path(path).open("rb") as raw:
+            layout, start, size = _chunks(raw.read(4096))
+    except OSError:
+        return None
+    return size / (layout[3] * layout[2]) if layout and start and layout[2] and layout[3] else None
+
+
 def _other(data: bytes) -> Sound:
     known = {b"fLaC": "flac", b"OggS": "ogg", b"ID3": "mp3", b"FORM": "aiff"}
     real = next((name for magic, name in known.items() if data.startswith(magic)), "mp3" if data[0] == 0xFF else "")

@@ -1,6 +1,7 @@
 """Tokenizers by their files, without the frameworks that made them; nothing in them is executed.
 
-SentencePiece models, tokenizer.json, and folders of Hugging Face with either. Pickled tokenizers are refused.
+SentencePiece models, tokenizer.json, tiktoken files, vocabularies of speech models, and folders of Hugging Face with one of them. Pickled
+tokenizers are refused.
 """
 
 from __future__ import annotations
@@ -11,10 +12,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from trainproof.errors import InputError
 from trainproof.preflight.extras import needed
+from trainproof.preflight.vocabularies import (
+    UNKNOWN,
+    character_table,
+    characters_of,
+    is_tiktoken,
+    lowers,
+    tiktoken_table,
+)
+
+#: no tokenizer is larger
+MOST_BYTES = 256 * 1024**2
 
 
 class Tokenizer(NamedTuple):
@@ -30,6 +40,7 @@ class Tokenizer(NamedTuple):
     settings: dict[str, Any]
     rows: int | None  # of the embedding, as config.json says
     template: str | None
+    lowers: bool = False  # texts before they are looked up
 
     def is_byte(self, token: int) -> bool:
         """Whether a token is a byte that stands for a part of a character."""
@@ -40,70 +51,115 @@ class Tokenizer(NamedTuple):
 def read_tokenizer(path: str) -> Tokenizer:
     """Raises InputError for what is no tokenizer, or one that only unpickling would read."""
     named = Path(path)
-    folder = named if named.is_dir() else named.parent
     file = _file_in(named) if named.is_dir() else named
-    if not file.is_file():
-        raise InputError(f"{path}: no tokenizer; expected tokenizer.json, a folder with one, or a SentencePiece .model")
-    if file.suffix in (".pkl", ".pickle"):
-        raise InputError(f"{path}: a pickled tokenizer is never loaded; save it as tokenizer.json")
-    beside = folder if named.is_dir() else None
     try:
-        return _hugging_face(file, beside) if file.suffix == ".json" else _sentencepiece(file, beside)
+        with file.open("rb") as raw:
+            head = raw.read(4096)
+            data = head + raw.read(MOST_BYTES)
+    except OSError as error:
+        raise InputError(
+            f"{path}: no tokenizer ({error.strerror or error}); expected tokenizer.json, a folder with one, a SentencePiece "
+            "model, a tiktoken file, or a vocabulary of characters"
+        ) from None
+    if file.suffix in (".pkl", ".pickle") or head.startswith(
+        (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
+    ):
+        raise InputError(f"{path}: a pickled tokenizer is never loaded; save it as tokenizer.json")
+    if len(data) > MOST_BYTES:
+        raise InputError(f"{path}: more than {MOST_BYTES >> 20} MiB, expected a tokenizer")
+    try:
+        return _read(file, data, named if named.is_dir() else None)
     except InputError:
         raise
-    except BaseException as error:  # both libraries raise what they like on damage; tokenizers panics
+    except BaseException as error:  # the libraries raise what they like on damage; tokenizers panics
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
-        raise InputError(f"{path}: no tokenizer that can be read ({str(error).splitlines()[0][:100]})") from None
+        said = str(error).splitlines()
+        raise InputError(f"{path}: no tokenizer that can be read ({said[0][:100] if said else ''})") from None
+
+
+def _read(file: Path, data: bytes, folder: Path | None) -> Tokenizer:
+    """A file by its content. folder: of Hugging Face, whose other files count too."""
+    if data.lstrip()[:1] == b"{":
+        document = json.loads(data)
+        numbers = None if "model" in document else characters_of(document)
+        if numbers is not None:
+            table = character_table(file, document, numbers)
+            return _made(file, "characters", *table, UNKNOWN, {}, folder, lowers(numbers))
+        return _hugging_face(file, data, document, folder)
+    if is_tiktoken(data):
+        return _made(file, "tiktoken", *tiktoken_table(file, data), None, {}, folder)
+    return _sentencepiece(file, data, folder)
+
+
+def _made(
+    file: Path,
+    kind: str,
+    encode: Callable[[str], list[int]],
+    decode: Callable[[Sequence[int]], str],
+    vocabulary: dict[int, str],
+    unknown: int | None,
+    own: dict[str, int],
+    folder: Path | None,
+    lower: bool = False,
+) -> Tokenizer:
+    """The tokenizer with what lies beside it. own: special tokens that its file declares."""
+    settings, rows, template = _beside(folder)
+    special = own | _special(declared(settings), vocabulary)
+    if unknown is None:
+        unknown = special.get("unk")
+    return Tokenizer(str(file), kind, encode, decode, vocabulary, unknown, special, settings, rows, template, lower)
 
 
 def _file_in(folder: Path) -> Path:
     names = [folder / "tokenizer.json", folder / "tokenizer.model", *sorted(folder.glob("*.model"))]
+    names += [*sorted(folder.glob("*.tiktoken")), folder / "vocab.json"]
     return next((name for name in names if name.is_file()), names[0])
 
 
-def _hugging_face(file: Path, folder: Path | None) -> Tokenizer:
+def _hugging_face(file: Path, data: bytes, document: dict[str, Any], folder: Path | None) -> Tokenizer:
     library = needed("tokenizers", f"{file}: tokenizer.json files")
-    model = library.Tokenizer.from_file(str(file))
+    model = library.Tokenizer.from_buffer(data)
     vocabulary = {number: piece for piece, number in model.get_vocab(with_added_tokens=True).items()}
-    document = _object(file)
     unknown = document.get("model", {}).get("unk_token")
-    named = {"unk": unknown} if isinstance(unknown, str) else {}
-    settings, rows, template = _beside(folder)
-    special = _special({**named, **_declared(settings)}, vocabulary)
-    return Tokenizer(
-        str(file),
-        "tokenizer.json",
-        lambda text: list(model.encode(text, add_special_tokens=False).ids),
-        lambda ids: str(model.decode(list(ids), skip_special_tokens=False)),
+    own = _special({"unk": unknown}, vocabulary) if isinstance(unknown, str) else {}
+
+    def encode(text: str) -> list[int]:
+        return list(model.encode(text, add_special_tokens=False).ids)
+
+    def decode(ids: Sequence[int]) -> str:
+        return str(model.decode(list(ids), skip_special_tokens=False))
+
+    if not {"[SPACE]", "[STOP]"} <= set(vocabulary.values()):
+        return _made(file, "tokenizer.json", encode, decode, vocabulary, None, own, folder)
+    return _made(
+        file,
+        "VoiceBpe",  # of Coqui: texts are lowered, and spaces are a token
+        lambda text: encode(" ".join(text.lower().split()).replace(" ", "[SPACE]")),
+        lambda ids: "".join(vocabulary.get(number, "") for number in ids).replace("[SPACE]", " "),
         vocabulary,
-        special.get("unk"),
-        special,
-        settings,
-        rows,
-        template,
+        None,
+        own,
+        folder,
+        True,
     )
 
 
-def _sentencepiece(file: Path, folder: Path | None) -> Tokenizer:
+def _sentencepiece(file: Path, data: bytes, folder: Path | None) -> Tokenizer:
     library = needed("sentencepiece", f"{file}: SentencePiece models")
     model = library.SentencePieceProcessor()
-    model.LoadFromSerializedProto(file.read_bytes())
+    model.LoadFromSerializedProto(data)
     vocabulary = {i: model.IdToPiece(i) for i in range(model.GetPieceSize())}
-    settings, rows, template = _beside(folder)
     own = {"unk": model.unk_id(), "bos": model.bos_id(), "eos": model.eos_id(), "pad": model.pad_id()}
-    special = {name: number for name, number in own.items() if number >= 0} | _special(_declared(settings), vocabulary)
-    return Tokenizer(
-        str(file),
+    return _made(
+        file,
         "SentencePiece",
         lambda text: list(model.EncodeAsIds(text)),
         lambda ids: str(model.DecodeIds(list(ids))),
         vocabulary,
         model.unk_id(),
-        special,
-        settings,
-        rows,
-        template,
+        {name: number for name, number in own.items() if number >= 0},
+        folder,
     )
 
 
@@ -136,7 +192,7 @@ def _object(path: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _declared(settings: dict[str, Any]) -> dict[str, str]:
+def declared(settings: dict[str, Any]) -> dict[str, str]:
     """The special tokens of tokenizer_config.json."""
     found = {}
     for name in ("unk", "bos", "eos", "pad"):
@@ -165,35 +221,3 @@ def counter_of(path: str | None) -> Callable[[str], int] | None:
 def spelled(text: str) -> str:
     """The text without halves of surrogate pairs, which no tokenizer takes."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def rendered(tokenizer: Tokenizer, messages: list[dict[str, str]], prompt: bool) -> str:
-    """A conversation by the chat template, in a sandbox in which nothing can be reached. Raises jinja2's TemplateError."""
-    from jinja2.exceptions import TemplateError
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    class Bounded(ImmutableSandboxedEnvironment):
-        intercepted_binops = frozenset({"*", "**"})
-
-        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            if operator == "**" or not (isinstance(left, int | float) and isinstance(right, int | float)):
-                raise TemplateError("repetition and powers are not rendered")
-            return super().call_binop(context, operator, left, right)
-
-    def refuse(message: str) -> None:
-        raise TemplateError(str(message))
-
-    environment = Bounded(trim_blocks=True, lstrip_blocks=True)
-    environment.globals.update(raise_exception=refuse, range=_range)
-    environment.filters["tojson"] = lambda value, **_: msgspec.json.encode(value).decode()
-    named = {f"{name}_token": piece for name, piece in _declared(tokenizer.settings).items()}
-    return environment.from_string(tokenizer.template or "").render(
-        messages=messages, add_generation_prompt=prompt, **named
-    )
-
-
-def _range(*bounds: int) -> range:
-    numbers = range(*bounds)
-    if len(numbers) > 10_000:
-        raise ValueError("a range of more than 10,000")
-    return numbers

@@ -61,7 +61,7 @@ PREFLIGHT = {
         for name in ("files", "text", "chat", "pairs", "sameness", "audio", "transcripts", "trainer")
     ),
     "objective": ("preflight.checks.objective",),
-    "tokenizer": ("preflight.checks.tokenizer",),
+    "tokenizer": tuple(f"preflight.checks.{name}" for name in ("tokenizer", "fertility", "special", "template")),
     "environment": ("preflight.checks.environment",),
 }
 

@@ -1,0 +1,160 @@
+"""The chat template of a tokenizer, by a probe that was rendered in a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainproof.preflight.checks.registry import FAIL, INFO, WARN, check
+from trainproof.preflight.encoding import Tokenized
+from trainproof.preflight.found import seen
+from trainproof.preflight.templates import MARKERS, PROBE, Rendering, markers_of
+from trainproof.rules.registry import CannotTell, Sighting
+from trainproof.thresholds import TokenizerThresholds
+
+
+def _rendering(found: Tokenized) -> Rendering:
+    if found.rendering is None:
+        raise CannotTell("no chat template")
+    if found.rendering.error is not None:
+        raise CannotTell("the chat template cannot be rendered")
+    return found.rendering
+
+
+@check("TPT121", "template-fails", FAIL, fix="Repair the template; TRL, vLLM and others render it as this does.")
+def template_fails(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting]:
+    """The chat template cannot be rendered for a conversation of two exchanges, neither with a system turn nor without.
+
+    It is rendered in a sandbox, in a process of its own, for at most 20 seconds.
+
+    Why it matters
+    Training stops at it, or goes on without it.
+
+    False positives
+    Templates that need tools or other variables.
+    """
+    if found.rendering is None:
+        raise CannotTell("no chat template")
+    if found.rendering.error is not None:
+        yield seen(FAIL, f"the chat template cannot be rendered: {found.rendering.error}", ())
+
+
+@check(
+    "TPT122",
+    "no-generation-prompt",
+    WARN,
+    fix="Let add_generation_prompt append the beginning of the assistant's turn.",
+)
+def no_generation_prompt(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting]:
+    """The template gives the same with and without add_generation_prompt.
+
+    Why it matters
+    The model is asked to go on with the user's turn.
+
+    False positives
+    Templates whose user turns end with the marker of the answer, such as [/INST].
+    """
+    rendering = _rendering(found)
+    if rendering.open == rendering.closed and not rendering.open.rstrip().endswith("[/INST]"):
+        yield seen(WARN, "the template does not know add_generation_prompt", ())
+
+
+@check(
+    "TPT123",
+    "no-end-after-answer",
+    FAIL,
+    fix="Let the template end each answer with the end token, or declare the one that it writes.",
+)
+def no_end_after_answer(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting]:
+    """The template does not put the end token after every answer, nor another marker than the one that begins the next turn.
+
+    Why it matters
+    The model never learns to end its turn.
+
+    False positives
+    Trainers that append the end token themselves.
+    """
+    whole, opens, closed, _ = _rendering(found)
+    opener = MARKERS.match(opens[len(closed) :].strip())
+    ends = found.tokenizer.vocabulary.get(found.tokenizer.special.get("eos", -1))
+    pieces = set(found.tokenizer.vocabulary.values())
+    for answer in [turn["content"] for turn in PROBE if turn["role"] == "assistant"]:
+        _, there, after = whole.partition(answer)
+        marker = MARKERS.match(after.strip())
+        ended = (ends and after.strip().startswith(ends)) or (
+            marker and marker[0] in pieces and not (opener and marker[0] == opener[0])
+        )
+        if there and not ended:
+            said = f"after the answer {answer!r} the template writes {after.strip()[:40]!r}"
+            yield seen(FAIL, f"{said}, expected the end token {ends or '(none)'}", ())
+            return
+
+
+@check(
+    "TPT124",
+    "double-begin-token",
+    FAIL,
+    fix="Encode rendered text without special tokens, or take the begin token out of the template.",
+)
+def double_begin_token(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting]:
+    """The template writes the begin token, and the tokenizer is set to add it (add_bos_token) too; or the template writes it twice.
+
+    Why it matters
+    Two begin tokens are a text that the base model never saw.
+
+    False positives
+    Trainers that know it and encode without special tokens: told as WARN when only the setting says so.
+    """
+    rendering = _rendering(found)
+    begin = found.tokenizer.vocabulary.get(found.tokenizer.special.get("bos", -1))
+    if not begin:
+        raise CannotTell("no begin token is declared")
+    if rendering.whole.startswith(begin + begin):
+        yield seen(FAIL, f"the template begins with {begin} twice", ())
+    elif rendering.whole.startswith(begin) and found.tokenizer.settings.get("add_bos_token") is True:
+        yield seen(WARN, f"the template writes {begin}, and add_bos_token adds it again", ())
+
+
+@check("TPT125", "turn-lost", FAIL, fix="Repair the template, or leave that role out of the data.")
+def turn_lost(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting]:
+    """The template leaves a turn out, or puts them in another order.
+
+    Why it matters
+    The model is trained on conversations that nobody had.
+
+    False positives
+    Templates that refuse a system turn by raising are rendered without one; those that drop it silently are told.
+    """
+    whole = _rendering(found).whole
+    places = [whole.find(message["content"]) for message in PROBE]
+    lost = [f"{message['role']} {message['content']}" for message, at in zip(PROBE, places, strict=True) if at < 0]
+    if lost:
+        yield seen(
+            FAIL if len(lost) > 1 or PROBE[0]["content"] not in lost[0] else WARN,
+            f"the template leaves out: {', '.join(lost)}",
+            (),
+        )
+    elif places != sorted(places):
+        yield seen(FAIL, "the template puts turns in another order", ())
+
+
+@check(
+    "TPT126",
+    "marker-in-pieces",
+    FAIL,
+    fix="Add the markers of the template to the tokenizer, before anything is tokenized, and train their rows.",
+)
+def marker_in_pieces(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting]:
+    """A marker that the chat template writes, such as <|im_start|>, is split into several tokens.
+
+    Why it matters
+    The base model never saw such pieces as a marker, and a user can write them.
+
+    False positives
+    Templates whose markers are plain text on purpose, such as [INST], which is told as INFO.
+    """
+    broken = sorted({m for m in markers_of(_rendering(found).whole) if len(found.tokenizer.encode(m)) > 1})
+    if broken:
+        plain = all(marker.startswith("[") for marker in broken)
+        yield seen(
+            INFO if plain else FAIL, f"markers of the template are split into pieces: {', '.join(broken[:6])}", ()
+        )
