@@ -114,6 +114,13 @@ def _stereo(sound: Samples, sign: float) -> Samples:
     return np.stack([sound, sign * sound], axis=1)
 
 
+def _cut_when_loud(sound: Samples) -> Samples:
+    """The sound up to the loudest place of its last fourth."""
+    start = len(sound) * 3 // 4
+    power = np.convolve(sound[start:] ** 2, np.ones(RATE // 50), "valid")
+    return sound[: start + int(np.argmax(power)) + RATE // 50]
+
+
 #: name -> (the check that names it, how the clip is broken; it is given an earlier clip too)
 SPEECH_FAULTS: dict[str, tuple[str, Fault]] = {
     "no audio at all": ("TPD201", lambda i, _: i._replace(raw=b"not a sound file")),
@@ -148,6 +155,7 @@ SPEECH_FAULTS: dict[str, tuple[str, Fault]] = {
     "up-sampled from a telephone": ("TPD216", _sound(_low_pass)),
     "too short": ("TPD217", _sound(lambda s: s[RATE // 2 : RATE // 2 + 3000])),
     "too long": ("TPD218", _sound(lambda s: np.tile(s, 1 + 31 * RATE // len(s)))),
+    "the last syllable is cut": ("TPD219", _sound(_cut_when_loud)),
     "text of a longer clip": ("TPD221", _text(lambda text: f"{text} {text.lower()} {text.lower()}")),
     "text is cut": ("TPD221", _text(lambda text: text[: len(text) // 4])),
     "sound is cut": ("TPD221", _sound(lambda s: s[: len(s) // 3])),

@@ -148,6 +148,27 @@ def _wide(case: Case) -> Case:
     return case._replace(model=model, sizes={"vocab_size": 4000}, embedding=None, texts=case.texts * 60)
 
 
+def _merging(case: Case) -> Case:
+    document = json.loads(_trained())
+    vocabulary = document["model"]["vocab"]
+    vocabulary["?Ċ"] = len(vocabulary)  # a line break is learned with what stands before it
+    document["model"]["merges"].insert(0, ["?", "Ċ"])
+    document["pre_tokenizer"] = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": False,
+    }
+    marker = "{{ '\\n### Answer:\\n' }}"
+    template = (
+        "{% for m in messages %}{% if m.role == 'assistant' %}" + marker + "{{ m.content }}<|im_end|>{% else %}"
+        "{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}" + marker + "{% endif %}"
+    )
+    return case._replace(
+        model=tokenizers.Tokenizer.from_str(json.dumps(document)), config=case.config | {"chat_template": template}
+    )
+
+
 #: name -> (the check that names it, how the clean tokenizer is broken)
 TOKENIZER_FAULTS: dict[str, tuple[str, Fault]] = {
     "no end token": ("TPT111", _without("eos_token")),
@@ -183,7 +204,8 @@ TOKENIZER_FAULTS: dict[str, tuple[str, Fault]] = {
     "system turn lost": ("TPT125", _loop("if message.role != 'system'")),
     "answers lost": ("TPT125", _loop("if message.role != 'assistant'")),
     "turns in another order": ("TPT125", _loop("| reverse")),
-    "a marker that is no token (axolotl#1770, trl#1920)": ("TPT126", _template("<|im_start|>", "<|turn|>")),
+    "a marker that is no token (axolotl#1770)": ("TPT126", _template("<|im_start|>", "<|turn|>")),
+    "the marker of an answer merges with the question (trl#1920)": ("TPT127", _merging),
     "unknown words": ("TPT101", _words),
     "one text of another script": ("TPT103", _texts(CYRILLIC)),
     "texts of a script that it never saw": ("TPT109", _texts(*[f"{CYRILLIC} {i}" for i in range(30)])),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.preflight.helpers import codes, judged, rows_told
-from tools.speech_faults import Item, clean_items, encoded, write_pack
+from tools.speech_faults import SPEECH_FAULTS, Item, clean_items, encoded, write_pack
 from trainproof.preflight.clips import Clip, clips_of, manifest_kind
 from trainproof.preflight.found import Options
 from trainproof.preflight.running import partial_of
@@ -137,6 +137,8 @@ def test_leaks_between_sides(tmp_path: Path) -> None:
     [
         ("NVIDIA/waveglow#103: NaN became files of zeros", {"sound": np.zeros(20_000)}, "TPD211"),
         ("NVIDIA/tacotron2#263: a second of silence at the end", {"sound": np.concatenate([clean_items(1)[0].sound, np.zeros(20_000)])}, "TPD212"),
+        ("daswer123/xtts-finetune-webui#20: Max=0.00", {"sound": np.zeros(30_000)}, "TPD211"),
+        ("erew123/alltalk_tts#29: the last syllable is missing", {"sound": SPEECH_FAULTS["the last syllable is cut"][1](clean_items(1)[0], clean_items(1)[0]).sound}, "TPD219"),
         ("coqui-ai/TTS#1270: shorter than the kernel", {"sound": clean_items(1)[0].sound[2000:4000]}, "TPD217"),
     ],
 )  # fmt: skip
@@ -181,3 +183,14 @@ def test_a_sound_that_kills_its_decoder_costs_one_record(tmp_path: Path, monkeyp
     report, found = judged(tmp_path, workers=2)
     assert rows_told(report, found, "TPD009") == {6}
     assert found.rows == 8
+
+
+def test_transcripts_of_other_clips(tmp_path: Path) -> None:
+    """rhasspy/piper#81: the voices babble; some transcripts are those of other clips."""
+    items = clean_items(60)
+    order = sorted(range(60), key=lambda i: len(items[i].text))
+    for short, long in zip(order[:6], order[-6:], strict=True):
+        texts = items[short].text, items[long].text
+        items[short], items[long] = items[short]._replace(text=texts[1]), items[long]._replace(text=texts[0])
+    report, found = judged(write_pack(tmp_path / "pack", items))
+    assert rows_told(report, found, "TPD221") == {i + 1 for i in (*order[:6], *order[-6:])}

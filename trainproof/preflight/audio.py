@@ -45,7 +45,7 @@ class Sound(NamedTuple):
 
 
 class Measures(NamedTuple):
-    """Numbers of one clip. Levels in dB of full scale, times in seconds."""
+    """Numbers of one clip. Levels in dB of full scale, times in seconds; `tail` is the last frame's level against the loud ones."""
 
     seconds: float
     rate: int
@@ -58,6 +58,7 @@ class Measures(NamedTuple):
     lead: float
     trail: float
     gap: float
+    tail: float
     speech: float
     level: float
     dynamic: float
@@ -192,6 +193,7 @@ def measured(sound: Sound) -> Measures:
         lead=lead,
         trail=trail,
         gap=gap,
+        tail=float(levels[-1]) - loud,
         speech=speech,
         level=loud,
         dynamic=loud - float(np.percentile(levels, 10)),

@@ -58,7 +58,7 @@ APART = {
 PREFLIGHT = {
     "data": tuple(
         f"preflight.checks.{name}"
-        for name in ("files", "text", "chat", "pairs", "sameness", "audio", "transcripts", "trainer")
+        for name in ("files", "text", "chat", "pairs", "sameness", "audio", "edges", "transcripts", "trainer")
     ),
     "objective": ("preflight.checks.objective",),
     "tokenizer": tuple(f"preflight.checks.{name}" for name in ("tokenizer", "fertility", "special", "template")),

@@ -201,65 +201,19 @@ def silent(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """
     table = clips(found)
     yield from told(
-        found, "TPD211", FAIL, _silent(table, t), table["peak"], "are silent", "peak", silent_peak=t.silent_peak
+        found, "TPD211", FAIL, silent_clips(table, t), table["peak"], "are silent", "peak", silent_peak=t.silent_peak
     )
 
 
-def _silent(table: dict[str, NDArray[Any]], t: DataThresholds) -> Mask:
+def silent_clips(table: dict[str, NDArray[Any]], t: DataThresholds) -> Mask:
+    """Which clips have no sound."""
     return np.asarray((table["peak"] < t.silent_peak) & (table["unreal"] == 0), bool)
-
-
-@check("TPD212", "edge-silence", WARN, "speech", fix="Cut the silence, and leave a tenth of a second.")
-def edge_silence(found: Found, t: DataThresholds) -> Iterator[Sighting]:
-    """A clip begins or ends with a long silence, measured against its own level.
-
-    Why it matters
-    Alignment of text and sound fails on long silences; speech models learn to pause before they end.
-
-    False positives
-    Clips that are cut at fixed lengths.
-    """
-    table = clips(found)
-    edge = np.maximum(table["lead"], table["trail"])
-    yield from told(
-        found,
-        "TPD212",
-        WARN,
-        (edge > t.edge_seconds) & ~_silent(table, t),
-        edge,
-        "begin or end with a long silence",
-        "seconds",
-        edge_seconds=t.edge_seconds,
-    )
-
-
-@check("TPD213", "long-pause", WARN, "speech", fix="Cut the clip at the pause.")
-def long_pause(found: Found, t: DataThresholds) -> Iterator[Sighting]:
-    """A clip has a long silence in its middle.
-
-    Why it matters
-    As silence at the edges; often something was cut out there.
-
-    False positives
-    Readings with dramatic pauses.
-    """
-    table = clips(found)
-    yield from told(
-        found,
-        "TPD213",
-        WARN,
-        table["gap"] > t.pause_seconds,
-        table["gap"],
-        "have a long pause",
-        "seconds",
-        pause_seconds=t.pause_seconds,
-    )
 
 
 def _under(found: Found, code: str, column: str, limit: float, says: str, t: DataThresholds) -> Iterator[Sighting]:
     table = clips(found)
     value = table[column]
-    usable = np.isfinite(value) & ~_silent(table, t)
+    usable = np.isfinite(value) & ~silent_clips(table, t)
     if np.count_nonzero(usable) < t.rate_clips:
         raise CannotTell("too few clips")
     median = float(np.median(value[usable]))
@@ -300,7 +254,7 @@ def noisy(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """
     table = clips(found)
     value = np.where(table["seconds"] < 1.0, np.nan, table["dynamic"])
-    usable = np.isfinite(value) & ~_silent(table, t)
+    usable = np.isfinite(value) & ~silent_clips(table, t)
     if np.count_nonzero(usable) < t.rate_clips:
         raise CannotTell("too few clips")
     median = float(np.median(value[usable]))
@@ -402,7 +356,7 @@ def duplicate_audio(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     Silent clips are not counted. An envelope that agrees at 63 points by chance is not to be expected.
     """
     table = clips(found)
-    heard = np.flatnonzero(~_silent(table, t))
+    heard = np.flatnonzero(~silent_clips(table, t))
     found_at: dict[int, tuple[int, str]] = {}
     for column, how in (("digest", "the same samples as"), ("shape", "the same envelope as")):
         mine = heard[table[column][heard] != 0]

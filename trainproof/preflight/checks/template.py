@@ -158,3 +158,28 @@ def marker_in_pieces(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sight
         yield seen(
             INFO if plain else FAIL, f"markers of the template are split into pieces: {', '.join(broken[:6])}", ()
         )
+
+
+@check(
+    "TPT127",
+    "answer-marker-merges",
+    WARN,
+    fix="Begin the answer with a special token, or give the collator the tokens that the marker has in a text.",
+)
+def answer_marker_merges(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting]:
+    """What the template writes before an answer is other tokens within a text than by itself.
+
+    Why it matters
+    Collators look for the tokens of the marker to mask the prompt: they find nothing, and mask the whole record.
+
+    False positives
+    Masks that are made from positions in the text.
+    """
+    rendering = _rendering(found)
+    marker = rendering.open[len(rendering.closed) :]
+    if not marker or not rendering.open.startswith(rendering.closed):
+        raise CannotTell("the template writes nothing before an answer")
+    alone, whole = (list(found.tokenizer.encode(text)) for text in (marker, rendering.open))
+    if whole[-len(alone) :] != alone:
+        pieces = [found.tokenizer.vocabulary.get(number, "?") for number in whole[-len(alone) :]]
+        yield seen(WARN, f"{marker[:40]!r} is other tokens after a question: {' '.join(pieces)[:80]}", ())
