@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.rules.helpers import make_frame, make_series
+from trainproof import read
 from trainproof.errors import UsageError
 from trainproof.frame import Frame, Segment
 from trainproof.judge import Settings, judge_frames, judge_run, selected_rules
@@ -151,3 +155,20 @@ def test_a_loss_that_is_summed_up_is_not_taken_for_one_that_diverges() -> None:
     assert run.verdict is Verdict.PASS or run.reason
     diverging = judge_run(make_frame(loss=losses * np.exp(np.arange(200) / 60)))
     assert diverging.verdict is Verdict.FAIL
+
+
+def test_a_log_that_was_judged_leaves_memory_at_once(tmp_path: Path) -> None:
+    """Without waiting for the garbage collector: a folder may hold thousands of logs."""
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(f'{{"step": {i}, "loss": {3 / i}, "lr": 0.1}}\n' for i in range(1, 301)))
+    gc.collect()
+    gc.disable()
+    try:
+        frame = read(log)
+        assert isinstance(frame, Frame)
+        judge_run(frame)
+        left = [weakref.ref(series) for series in frame.values()]
+        del frame
+        assert [series() for series in left] == [None] * len(left)
+    finally:
+        gc.enable()

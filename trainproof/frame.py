@@ -40,11 +40,16 @@ class Series:
         """The points at `index`, under the same name."""
         return Series(self.name, self.step[index], self.value[index], self.line[index])
 
-    @cached_property
+    @property
     def finite(self) -> Series:
         """The finite points: what statistics are computed on (non-finite ones are the business of family TP1)."""
+        return self if self._finite_part is None else self._finite_part
+
+    @cached_property
+    def _finite_part(self) -> Series | None:
+        """None where every point is finite: a series that refers to itself stays in memory until the garbage collector comes."""
         mask = np.isfinite(self.value)
-        return self if mask.all() else self.take(mask)
+        return None if mask.all() else self.take(mask)
 
     @cached_property
     def constant(self) -> bool:

@@ -42,6 +42,8 @@ SCHEDULE_START = 50
 THINNED = 4096
 #: differences from which on a correlation of neighbours can be told from none
 SERIAL_MINIMUM = 32
+#: values below which sorting them all is quicker than selecting some
+SHORT = 400
 _ROWS = 8192  # windows sorted at a time: bounds memory to 4 MiB
 
 
@@ -237,13 +239,17 @@ def median(x: ArrayLike) -> float:
     As np.median, which is several times slower on short arrays and loads the masked arrays, a tenth of the cold start.
     """
     values = np.array(x, dtype=np.float64).ravel()
-    half = len(values) // 2
+    n = len(values)
+    half = n // 2
     if not half:
-        return float(values[0]) if len(values) else math.nan
-    values.partition((half - 1, half, len(values) - 1))
-    if math.isnan(values[-1]):  # NaN is sorted to the end
+        return float(values[0]) if n else math.nan
+    if n < SHORT:
+        values.sort()
+    else:
+        values.partition((half - 1, half, n - 1))
+    if math.isnan(values.item(n - 1)):  # NaN is sorted to the end
         return math.nan
-    return float(values[half] if len(values) % 2 else _middle(values[half - 1], values[half]))
+    return values.item(half) if n % 2 else float(_middle(values[half - 1], values[half]))
 
 
 def condensed(x: Floats, width: int) -> Floats:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from tests.rules.helpers import healthy_frame, learning_rate, make_frame, run_rule
 from trainproof.frame import Frame, Segment
-from trainproof.rules import all_rules
+from trainproof.rules import log_rules
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.verdict import Severity
 
 CODES = [
     code
-    for code in all_rules()
+    for code in log_rules()
     if code.startswith(
         ("TP0", "TP1", "TP211", "TP3", "TP4", "TP508", "TP511", "TP6", "TP7", "TP8", "TP90", "TP92", "TP95")
     )

@@ -171,6 +171,8 @@ class FrameBuilder:
         Raises UsageError when the user's mapping names a metric that the log does not have.
         """
         given, around = facts or Facts(), self.facts.merged(beside or Facts())
+        for builder in (self, *self._runs.values()):
+            builder._held.clear()  # it and the builder would keep each other, and so the log's points, in memory
         if not self._runs:
             return self._frames(self._all_series(), self.mapping, source, given.merged(around))
         series = {name: run._all_series() for name, run in self._runs.items()}

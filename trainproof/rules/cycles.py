@@ -59,7 +59,7 @@ def flattened(window: Floats) -> Floats:
     mad = stats.MAD_TO_SIGMA * stats.median(np.abs(window - middle))
     if not 0 < mad < math.inf:
         return np.zeros(n)
-    x = np.clip((window - middle) / mad, -4, 4)
+    x = np.minimum(np.maximum((window - middle) / mad, -4), 4)  # np.clip takes eight times as long over so few
     for basis, norm in _parabola(n):
         x = x - basis * ((x * basis).sum() / norm)
     return x * mad

@@ -176,10 +176,13 @@ def _same_order(frame: Frame, loss: Series, t: DataOrderThresholds) -> Iterator[
     except CannotTell:
         return
     sizes = np.diff(edges)
+    flat: dict[int, Floats] = {}  # each epoch is compared with the one before and the one after
     for k in np.flatnonzero((sizes[:-1] == sizes[1:]) & (sizes[1:] >= t.order_min_records)).tolist():
         m = min(int(sizes[k]), t.order_most)
-        a, b = (flattened(loss.value[edges[j] : edges[j] + m]) for j in (k, k + 1))
-        r = _correlation(a, b)
+        for j in (k, k + 1):
+            if j not in flat:
+                flat[j] = flattened(loss.value[edges[j] : edges[j] + m])
+        r = _correlation(flat.pop(k), flat[k + 1])
         if r >= t.order_r:
             yield sighting(
                 INFO,

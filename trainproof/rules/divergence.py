@@ -153,7 +153,10 @@ def stride_of(width: int) -> int:
 
 def _departure(loss: Series, level: Level, t: LossThresholds) -> Departure | None:
     """The first FAIL of this level, else its first WARN."""
-    if not _stands_out(loss, level, min(level.hold, t.diverged_records_fast), t).any():  # spares the long way
+    # what is asked first spares the long way
+    if not _away(loss, level, t.diverged_ratio_warn, t.diverged_regained_warn).any():
+        return None
+    if not _stands_out(loss, level, min(level.hold, t.diverged_records_fast), t).any():
         return None
     for severity, share, ways in (
         (FAIL, t.diverged_regained, _ways_to_fail(level, t)),

@@ -30,13 +30,14 @@ def gaps(frame: Frame, t: PipelineThresholds) -> Gaps:
     main = frame.main
     if main is None or len(main) < t.gap_min_records:
         raise CannotTell(f"fewer than {t.gap_min_records} records")
-    found = main.derived(_gaps, frame.get("time"), t)  # three rules ask
+    found = Gaps(main, *main.derived(_gaps, frame.get("time"), t))  # three rules ask
     if len(found.before) > t.gap_share * len(main):
         raise CannotTell("steps or times are irregular throughout")
     return found
 
 
-def _gaps(main: Series, clock: Series | None, t: PipelineThresholds) -> Gaps:
+def _gaps(main: Series, clock: Series | None, t: PipelineThresholds) -> tuple[Ints, stats.Floats, int, float]:
+    """What is known of the gaps of the series `main`, in the order of Gaps."""
     steps = np.diff(main.step)
     usual = max(int(stats.median(stats.thinned(steps))), 1)
     seconds = _elapsed(clock, main)
@@ -47,7 +48,7 @@ def _gaps(main: Series, clock: Series | None, t: PipelineThresholds) -> Gaps:
     if pace > 0:
         stalled |= seconds >= t.gap_seconds * pace
     before = np.flatnonzero(stalled)
-    return Gaps(main, before, seconds[before], usual, pace)
+    return before, seconds[before], usual, pace
 
 
 def _elapsed(clock: Series | None, main: Series) -> stats.Floats:
