@@ -73,6 +73,7 @@ class _Width:
         self.width = width
         self.stride = stride_of(width)
         self.best = math.inf
+        self.near = math.inf  # no level below it is away from the best one
         self.next = width  # the count of records at which the next level is taken
 
 
@@ -121,6 +122,7 @@ class LossScreen:
             self._positive = False
         if self._count == 3:
             self._start = self._widths[0].best = middle(sorted(self._five))
+            self._widths[0].near = -math.inf
         if self._count < stats.SCHEDULE_START or self._count in self._scheduled:
             values = np.array(self._values)
             self._noise = stats.difference_noise(np.log(values) if self._positive else values)
@@ -168,7 +170,8 @@ class LossScreen:
             level = m5 if width.width == 5 else middle(sorted(self._values[-width.width :]))
             if level <= width.best:
                 width.best = level
-            elif self._is_away(level, width):
+                width.near = self._t.diverged_ratio_warn * level if level > 0 else -math.inf
+            elif level >= width.near and self._is_away(level, width):
                 ask.add("TP203")
 
     def _is_away(self, level: float, width: _Width) -> bool:

@@ -126,7 +126,8 @@ class Screens:
         shape = self._shape(record)
         if shape.main:
             self._points += 1
-            asked.often.update(self._later.pop(self._points, ()))
+            if self._points in self._later:
+                asked.often.update(self._later.pop(self._points))
             if not self._see_step(step, asked):
                 shape = self._shape(record)  # a stretch has begun
         if shape.often:
