@@ -136,9 +136,8 @@ class LineReader:
         count = self._seen[names] = self._seen.get(names, 0) + 1
         if count % LEARNED_AFTER or len(self._learned) >= MOST_SHAPES or not (self._groups or names):
             return None
-        source = rb"^" + self._head + shape_of(match["fields"], self._field) + self._tail
-        shape = Shape(names, re.compile(source, re.MULTILINE))
-        if shape.pattern.match(match[0]) is None:
+        shape = Shape(names, whole_lines(self._head + shape_of(match["fields"], self._field) + self._tail))
+        if shape.pattern.match(b"\n" + match[0]) is None:
             return None
         self._learned.append(shape)
         return shape
@@ -158,7 +157,7 @@ class PairReader(LineReader):
 
     def __init__(self, line: Line) -> None:
         super().__init__(line)
-        self._pair = re.compile(rb"^" + self._head + self._tail, re.MULTILINE)
+        self._pair = whole_lines(self._head + self._tail)
 
     def read(self, block: Block) -> tuple[list[Batch], Block]:
         found, rest = lifted(self._pair, block)
@@ -177,7 +176,7 @@ class PairReader(LineReader):
         return batches, rest
 
     def names_in(self, block: Block, most: int) -> Iterator[tuple[str, ...]]:
-        for match in islice(self._pair.finditer(block.text), most):
+        for match in islice(self._pair.finditer(b"\n" + block.text), most):
             yield (clean_name(match["name"].decode("utf-8", "replace")),)
 
 
@@ -185,9 +184,14 @@ def reader_of(line: Line) -> LineReader:
     return PairReader(line) if line.pairs else LineReader(line)
 
 
+def whole_lines(source: bytes) -> re.Pattern[bytes]:
+    """The lines that match `source`, each with the line end before it: searched for a third faster than ^, since it begins with a literal."""
+    return re.compile(rb"\n" + source, re.MULTILINE)
+
+
 def lifted(pattern: re.Pattern[bytes], block: Block) -> tuple[tuple[list[bytes | None], Ints] | None, Block]:
-    """The groups of all lines that match, row by row, and their lines; and the lines that are left."""
-    cells: list[bytes | None] = list(pattern.split(block.text))
+    """The groups of all lines that match a pattern of `whole_lines`, row by row, and their lines; and the lines that are left."""
+    cells: list[bytes | None] = list(pattern.split(b"\n" + block.text[:-1]))
     stride = pattern.groups + 1
     gaps: list[bytes] = [gap or b"" for gap in cells[::stride]]
     if len(gaps) == 1:
@@ -195,9 +199,9 @@ def lifted(pattern: re.Pattern[bytes], block: Block) -> tuple[tuple[list[bytes |
     del cells[::stride]
     if len(gaps) == len(block.numbers) + 1:  # every line is one
         return (cells, block.numbers), Block(b"", block.numbers[:0])
-    lines = np.cumsum(np.array([gap.count(b"\n") for gap in gaps]))[:-1]
-    text = gaps[0] + b"".join([gap[1:] for gap in gaps[1:]])  # the line end belongs to the record
+    before = np.cumsum(np.array([gap.count(b"\n") for gap in gaps[:-1]]))
+    lines = before + np.arange(len(before))
     left = np.ones(len(block.numbers), bool)
     left[lines] = False
-    rest = Block(text, block.numbers[left])
+    rest = Block(b"".join([*gaps, b"\n"])[1:], block.numbers[left])
     return (cells, block.numbers[lines]), rest

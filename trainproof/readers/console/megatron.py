@@ -13,7 +13,7 @@ from trainproof.readers.console.engine import ConsoleReader, Reading
 from trainproof.readers.console.fields import Cells
 from trainproof.readers.console.line import Batch, Line
 
-_PREFIX = r"(?:[ \t]*+(?:(?:\[[^\]\n]{1,60}\]:?|[\w.-]{1,40}:)[ \t]*+)*+|[^\n]{0,200}?[\]>][ \t]+)"
+_PREFIX = r"(?:[ \t]*+(?:(?:\[[^\]\n]{1,60}\]:?|[\w.-]{1,40}:)[ \t]*+)*+|(?:[^\]>\n]*+[\]>])+?[ \t]+)"
 
 
 class MegatronReader(ConsoleReader):
