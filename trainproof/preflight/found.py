@@ -62,9 +62,13 @@ class Partial:
         if places and places[-1] == place:
             return
         places.append(place)
+        self.example(code, Example(place, value, excerpt[:MOST_EXCERPT]))
+
+    def example(self, code: str, example: Example) -> None:
+        """Keep an example, unless there are enough."""
         examples = self.examples.setdefault(code, [])
         if len(examples) < self.keep:
-            examples.append(Example(place, value, excerpt[:MOST_EXCERPT]))
+            examples.append(example)
 
     def count(self, counter: str, label: str, times: int = 1) -> None:
         self.counters.setdefault(counter, Counter())[label] += times
@@ -74,6 +78,12 @@ class Partial:
         table = self.tables.setdefault(name, {})
         for column, values in columns.items():
             table.setdefault(column, []).append(values)
+
+    def compact(self) -> None:
+        """Make each column one array."""
+        for columns in self.tables.values():
+            for column, pieces in columns.items():
+                columns[column] = [np.concatenate(pieces)]
 
 
 def merged(partials: Iterable[Partial], keep: int = MOST_EXAMPLES) -> Partial:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,12 +18,15 @@ from trainproof.readers.source import MOST_LINE_BYTES, LogInput, count_lines
 
 #: bytes of lines that one worker reads at once
 PIECE_BYTES = 8 * 1024 * 1024
+#: bytes of lines that are in memory at once
+BLOCK_BYTES = 64 * 1024
 #: a cell of a table may not be longer
 MOST_CELL_CHARACTERS = 16 * 1024 * 1024
 #: files in a folder that hold records; others are passed over
 RECORD_ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
 PACKED_ENDINGS = (".gz", ".zst", ".xz")
 
+_MARK = b"\xef\xbb\xbf"  # of the order of bytes, at the beginning of a file
 _PARQUET, _ARROW = b"PAR1", b"\xff\xff\xff\xff"
 _PACKED = (b"\x1f\x8b", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 
@@ -42,6 +45,20 @@ class Bad(NamedTuple):
 
     code: str
     why: str
+
+
+class Alike(NamedTuple):
+    """Records of rows that follow one another, decoded to the type that was wanted."""
+
+    records: list[Any]
+
+
+class Block(NamedTuple):
+    """Whole lines, rows `first` to before `stop`; None for a line that is too long to be read."""
+
+    first: int
+    stop: int
+    lines: bytes | None
 
 
 #: (row number from 1, the record or what is wrong with it, whether bytes of it had to be replaced)
@@ -114,42 +131,63 @@ def _must_stream(path: str) -> bool:
     return head.startswith((*_PACKED, b"\xff\xfe", b"\xfe\xff")) or b"\0" in head
 
 
-def rows_of(path: str, kind: str, piece: Piece) -> Iterator[Row]:
-    """The rows of a piece. Raises InputError for a file that cannot be read."""
+def rows_of(path: str, kind: str, piece: Piece, typed: Callable[[Any], Any] = lambda _: None) -> Iterator[Row]:
+    """The rows of a piece. Raises InputError for a file that cannot be read.
+
+    typed: gives a type for records like the first one, or None. Rows of JSONL that fit it are given together, as Alike.
+    """
     if kind == "jsonl":
-        return _json_rows(_lines(path, piece))
+        return _json_rows(_blocks(path, piece), typed)
     if kind == "lines":
-        return ((row, *_decoded(line)) for row, line in _lines(path, piece) if line is None or line.strip())
+        lines = (found for block in _blocks(path, piece) for found in _lines(block))
+        return ((row, *_decoded(line)) for row, line in lines if line is None or line.strip())
     if kind in ("csv", "tsv"):
         return _table_rows(path, "," if kind == "csv" else "\t")
     return _document_rows(path) if kind == "json" else _column_rows(path, kind)
 
 
-def _lines(path: str, piece: Piece) -> Iterator[tuple[int, bytes | None]]:
-    """(row, line); None for a line that is too long to be read."""
+def _blocks(path: str, piece: Piece) -> Iterator[Block]:
     if not piece.stop:
         yield from _streamed(path)
         return
     if piece.stop - piece.start > PIECE_BYTES + MOST_LINE_BYTES:
-        yield piece.first, None
+        yield Block(piece.first, piece.first + 1, None)
         return
+    row, rest = piece.first, [b""]
     with Path(path).open("rb") as raw:
         raw.seek(piece.start)
-        block = raw.read(piece.stop - piece.start)
-    if piece.start == 0:
-        block = block.removeprefix(b"\xef\xbb\xbf")
-    yield from enumerate(block.removesuffix(b"\n").split(b"\n"), piece.first)
+        if piece.start == 0 and raw.read(len(_MARK)) != _MARK:
+            raw.seek(0)
+        while read := raw.read(min(BLOCK_BYTES, piece.stop - raw.tell())):
+            if cut := read.rfind(b"\n") + 1:
+                block = _block(row, b"".join([*rest, memoryview(read)[:cut]]))
+                row, rest = block.stop, []
+                yield block
+            rest.append(read[cut:])
+    if any(rest):
+        yield _block(row, b"".join(rest))
 
 
-def _streamed(path: str) -> Iterator[tuple[int, bytes | None]]:
+def _block(row: int, lines: bytes) -> Block:
+    return Block(row, row + count_lines(lines) + (not lines.endswith(b"\n")), lines)
+
+
+def _lines(block: Block) -> Iterator[tuple[int, bytes | None]]:
+    """(row, line) of a block."""
+    if block.lines is None:
+        return iter([(block.first, None)])
+    return enumerate(block.lines.removesuffix(b"\n").split(b"\n"), block.first)
+
+
+def _streamed(path: str) -> Iterator[Block]:
     with closing(LogInput(path)) as log:
-        row = 0
+        row = 1
         for chunk in log.chunks():
-            for line in chunk.removesuffix(b"\n").split(b"\n"):
-                row += 1
-                yield row, line
+            block = _block(row, chunk)
+            row = block.stop
+            yield block
         for row in log.overlong():
-            yield row, None
+            yield Block(row, row + 1, None)
 
 
 def _decoded(line: bytes | None) -> tuple[str | Bad, bool]:
@@ -161,21 +199,57 @@ def _decoded(line: bytes | None) -> tuple[str | Bad, bool]:
         return line.decode("utf-8", "replace").rstrip("\r"), True
 
 
-def _json_rows(lines: Iterator[tuple[int, bytes | None]]) -> Iterator[Row]:
-    decode = msgspec.json.Decoder().decode
-    for row, line in lines:
-        if line is None:
-            yield row, *_decoded(None)
+def _json_rows(blocks: Iterator[Block], typed: Callable[[Any], Any]) -> Iterator[Row]:
+    decoder: msgspec.json.Decoder[Any] | None = None
+    fresh = True
+    for block in blocks:
+        if decoder is not None and (alike := _together(decoder, block)) is not None:
+            yield block.first, alike, False
             continue
+        for row, record, replaced in _singly(block, decoder):
+            yield row, record, replaced
+            if fresh and (wanted := typed(record)) is not None:
+                decoder = msgspec.json.Decoder(wanted)
+            fresh = False
+
+
+def _together(decoder: msgspec.json.Decoder[Any], block: Block) -> Alike | None:
+    """The records of a block, if each line is one of the decoder's type."""
+    try:
+        records = decoder.decode_lines(block.lines or b"")
+    except (ValueError, RecursionError):
+        return None
+    return Alike(records) if len(records) == block.stop - block.first else None
+
+
+def _singly(block: Block, decoder: msgspec.json.Decoder[Any] | None) -> Iterator[Row]:
+    """The rows of a block, those that are as the decoder wants still together."""
+    decode = (decoder or msgspec.json.Decoder()).decode
+    records: list[Any] = []
+    for row, line in _lines(block):
         try:
-            yield row, decode(line), False
+            record = decode(line or b"")
         except (ValueError, RecursionError):
-            if line.strip():
+            if records:
+                yield row - len(records), Alike(records), False
+                records = []
+            if line is None or line.strip():
                 yield row, *_leniently(line)
+            continue
+        if decoder is None:
+            yield row, record, False
+        else:
+            records.append(record)
+    if records:
+        yield block.stop - len(records), Alike(records), False
 
 
-def _leniently(line: bytes) -> tuple[Any, bool]:
-    """The row as the standard library reads it: NaN, lone surrogates, bytes that are no UTF-8."""
+def _leniently(line: bytes | None) -> tuple[Any, bool]:
+    """The row as what it is, or as the standard library reads it: NaN, lone surrogates, bytes that are no UTF-8."""
+    if line is None:
+        return _decoded(line)
+    with suppress(ValueError, RecursionError):
+        return msgspec.json.decode(line), False
     text, replaced = _decoded(line)
     try:
         return json.loads(str(text)), replaced

@@ -24,11 +24,13 @@ def partial_of(plan: Plan, piece: Piece) -> Partial:
         return SpeechCollector(plan.options).collect(piece.file, clips)
     from trainproof.preflight.textdata import TextCollector
     from trainproof.preflight.tokens import counter_of
+    from trainproof.preflight.turns import conversation_type
 
     file = plan.files[piece.file].path
     collector = TextCollector(plan.kind, plan.layout, plan.options, counter_of(plan.options.tokenizer))
     try:
-        return collector.collect(piece.file, rows_of(file, plan.formats[piece.file], piece))
+        rows = rows_of(file, plan.formats[piece.file], piece, lambda record: conversation_type(record, plan.layout))
+        return collector.collect(piece.file, rows)
     except InputError as error:
         collector.out.hit("TPD001", place_of(piece.file, 0), str(error).removeprefix(f"{file}: "))
         return collector.out

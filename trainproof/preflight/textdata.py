@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from hashlib import blake2b
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
+from xxhash import xxh3_64_digest
 
 from trainproof.preflight.found import Example, Options, Partial, place_of
 from trainproof.preflight.near import signatures
-from trainproof.preflight.rows import Bad, Row
+from trainproof.preflight.rows import Alike, Bad, Row
 from trainproof.preflight.screens import screen, script_of
-from trainproof.preflight.turns import KINDS, Sample, Turn, layout_of, sample_of
+from trainproof.preflight.sieve import suspects
+from trainproof.preflight.turns import (
+    KINDS,
+    LABELS,
+    Conversation,
+    Sample,
+    Turn,
+    are_regular,
+    layout_of,
+    sample_of,
+    shape_of,
+)
 
+#: texts that are looked at together
+BATCH = 256
 #: shapes of records and labels that are told apart in one piece
 MOST_SHAPES = 200
+#: characters of a prompt from which on an answer may not begin with it
+LEAST_ECHO = 40
 #: characters of a text from which on it may be called repetitive, and of the probes that are looked for in what stands before
 LEAST_REPEATING, PROBE = 200, 40
 _REFUSALS = (
@@ -25,6 +43,7 @@ _REFUSALS = (
     "I'm sorry, but I cannot", "I am sorry, but I cannot", "Sorry, I can't", "I'm unable to", "I am unable to", "I cannot help with",
     "I won't be able to", "I cannot provide", "I can't provide", "I'm not able to",
 )  # fmt: skip
+_NOTHING = bytes(8)
 _IDENTITY = (
     "AI language model",
     "As an AI ",
@@ -37,8 +56,19 @@ _IDENTITY = (
 _PREFIX = re.compile(
     r"\s*(?:###? ?(?:Response|Assistant|Instruction|Human)|Assistant|ASSISTANT|Human|HUMAN|User|USER|GPT|Bot|AI) ?:"
 )
-_PREFIX_STARTS = frozenset("#AHUGB")
-_LABELS = ("label", "labels", "category", "class")
+#: what those, and refusals, begin with
+_HEADS = frozenset(("##", "As", "AS", "Hu", "HU", "Us", "US", "GP", "Bo", "AI", "I'", "I’", "I ", "So"))
+_CONTENT, _ROLE = attrgetter("content"), attrgetter("role")
+
+
+class _Batch:
+    """Texts that are looked at together, as columns: where they are, the answers that they end in, and what stands before those."""
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+        self.texts: list[str] = []
+        self.answers: list[str] = []
+        self.prompts: list[str] = []
 
 
 class TextCollector:
@@ -47,18 +77,19 @@ class TextCollector:
     def __init__(self, kind: str, layout: str | None, options: Options, cut: Callable[[str], int] | None) -> None:
         self.kind, self.layout, self.options, self.cut = kind, layout, options, cut
         self.out = Partial(options.keep)
-        self._places: list[int] = []
-        self._hashes: list[bytes] = []
-        self._sizes: list[tuple[int, int, int, int]] = []
-        self._texts: list[str] = []
-        self._scripts: list[str] = []
-        self._shapes: dict[tuple[Any, ...], list[int]] = {}
+        self._batch = _Batch()
+        self._pairs: list[tuple[int, int, int, int]] = []
+        self._shapes: dict[tuple[Any, ...], int] = {}
 
     def collect(self, file: int, rows: Iterable[Row]) -> Partial:
         """What is in the rows of a piece."""
         out = self.out
         for row, record, replaced in rows:
             place = place_of(file, row)
+            if isinstance(record, Alike):
+                self._conversations(place, record.records)
+                self._flush()
+                continue
             out.rows += 1
             if replaced:
                 out.hit("TPD002", place)
@@ -70,140 +101,199 @@ class TextCollector:
                 self._record(place, record)
             else:
                 out.hit("TPD003", place, f"a {type(record).__name__} instead of an object: {str(record)[:60]}")
+            if len(self._batch.texts) >= BATCH:
+                self._flush()
         self._flush()
+        for shape, count in self._shapes.items():
+            out.count("shapes", _shape_label(shape), count)
+        out.compact()
         return out
+
+    def _conversations(self, first: int, records: list[Conversation]) -> None:
+        """Records of plain turns, in rows that follow one another: most have nothing that is worth a longer look."""
+        self.out.rows += len(records)
+        turns = [record.turns for record in records]
+        texts = [list(map(_CONTENT, each)) for each in turns]
+        roles = [tuple(map(_ROLE, each)) for each in turns]
+        if all(map(are_regular, set(roles))) and all(map(str.strip, chain.from_iterable(texts))):
+            self._regular(first, texts, records)
+            return
+        start = 0
+        for i, each in enumerate(texts):
+            if not (are_regular(roles[i]) and all(map(str.strip, each))):
+                self._regular(first + start, texts[start:i], records[start:i])
+                self._record(first + i, msgspec.to_builtins(records[i]))
+                start = i + 1
+        self._regular(first + start, texts[start:], records[start:])
+
+    def _regular(self, first: int, turns: list[list[str]], records: list[Conversation]) -> None:
+        """Conversations that end with an answer and have no empty turns."""
+        if not records:
+            return
+        places = range(first, first + len(turns))
+        answers = [each[-1] for each in turns]
+        self._shape(places, records[0].shape)
+        for i in [
+            i for i, answer in enumerate(answers) if answer[:2] in _HEADS or len(answer) < 40 or answer[0].isspace()
+        ]:
+            self._head(places[i], answers[i])
+        for i in [i for i, each in enumerate(turns) if len(each) > 1 and each[-1].startswith(each[-2])]:
+            self._echo(places[i], turns[i])
+        for i in [i for i, answer in enumerate(answers) if len(answer) >= LEAST_REPEATING and _may_repeat(answer)]:
+            self._loop(places[i], answers[i])
+        batch = self._batch
+        batch.places += places
+        batch.texts += map("\n".join, turns)
+        batch.answers += answers
+        batch.prompts += [
+            text[: -len(answer)] for text, answer in zip(batch.texts[-len(turns) :], answers, strict=True)
+        ]
 
     def _record(self, place: int, record: dict[str, Any]) -> None:
         found = layout_of(frozenset(record))
-        shape = (*record, *map(type, record.values()))
-        seen = self._shapes.get(shape)
-        if seen is not None:
-            seen.append(place)
-        elif len(self._shapes) < MOST_SHAPES:
-            self._shapes[shape] = [place]
+        self._shape((place,), shape_of(record))
         if found is None or (self.layout is not None and found[0] != self.layout and KINDS[found[0]] != self.kind):
             self.out.hit("TPD005", place, f"fields {', '.join(map(str, list(record)[:8]))}")
             return
         if found[0] != self.layout and self.layout is not None:
             self.out.hit("TPD005", place, f"{found[0]} instead of {self.layout}")
-        for name in _LABELS:
+        for name in LABELS:
             if isinstance(label := record.get(name), (str, bool, int)):
                 self.out.count("label", str(label)[:60])
                 break
         self._sample(place, sample_of(record, *found))
 
+    def _shape(self, places: Sequence[int], shape: tuple[Any, ...]) -> None:
+        count = self._shapes.get(shape, 0)
+        if count or len(self._shapes) < MOST_SHAPES:
+            self._shapes[shape] = count + len(places)
+            for place in places[: max(0, self.out.keep - count)]:
+                self.out.example(f"shape {_shape_label(shape)}", Example(place, float("nan"), ""))
+
     def _sample(self, place: int, sample: Sample) -> None:
-        out, turns = self.out, sample.turns
+        out, turns, batch = self.out, sample.turns, self._batch
         for code, excerpt in sample.problems:
             out.hit(code, place, excerpt)
-        text = "\n".join([turn.text for turn in turns])
+        texts = [turn.text for turn in turns]
+        text = "\n".join(texts)
         if sample.other is not None:
-            self._pair(place, turns, sample.other)
+            self._pair(place, texts, [turn.text for turn in sample.other])
             text = f"{text}\n{sample.other[-1].text if sample.other else ''}"
         if not text.strip():
             if self.kind == "text":
                 out.hit("TPD101", place)
             return
-        encoded = text.encode("utf-8", "surrogatepass")
-        for code, excerpt in screen(text, encoded):
-            out.hit(code, place, excerpt)
         answer = ""
         if self.kind != "text" and turns and turns[-1].role == "assistant":
-            answer = turns[-1].text
-            self._answer(place, turns, answer)
-        said = answer or (text if self.kind == "text" else "")
-        if (loop := repeated(said)) is not None:
-            out.hit("TPD110", place, loop)
-        self._numbers(place, text, encoded, turns, answer)
+            answer = texts[-1]
+            self._head(place, answer)
+            self._echo(place, texts)
+        self._loop(place, answer or (text if self.kind == "text" else ""))
+        batch.places.append(place)
+        batch.texts.append(text)
+        batch.answers.append(answer)
+        batch.prompts.append(text[: -len(answer)] if answer and text.endswith(answer) else "\n".join(texts[:-1]))
 
-    def _numbers(self, place: int, text: str, encoded: bytes, turns: list[Turn], answer: str) -> None:
-        prompt = (
-            text[: len(text) - len(answer)]
-            if answer and text.endswith(answer)
-            else "\n".join(t.text for t in turns[:-1])
-        )
-        self._places.append(place)
-        self._hashes.append(_digest(encoded))
-        self._hashes.append(_hash(prompt) if prompt.strip() else bytes(8))
-        self._texts.append(text)
-        self._scripts.append(script_of(text))
-        before = tokens = 0
-        if self.cut is not None:
-            tokens = self.cut(text)
-            before = self.cut(prompt) if prompt else 0
-        self._sizes.append((len(text), len(answer), tokens, before))
+    def _loop(self, place: int, text: str) -> None:
+        if (loop := repeated(text)) is not None:
+            self.out.hit("TPD110", place, loop)
 
-    def _answer(self, place: int, turns: list[Turn], answer: str) -> None:
-        out = self.out
-        if 0 < len(answer.strip()) <= 1 and not answer.strip().isalnum():
-            out.hit("TPD114", place, answer)
-        asked = turns[-2].text if len(turns) > 1 else ""
-        if len(answer) >= 40 and (answer == asked or (len(asked) >= 40 and answer.startswith(asked))):
-            out.hit("TPD130", place, answer)
+    def _head(self, place: int, answer: str) -> None:
+        if len(sign := answer.strip()) == 1 and not sign.isalnum():
+            self.out.hit("TPD114", place, answer)
         head = answer[:60].lstrip()
         if head.startswith(_REFUSALS):
-            out.hit("TPD132", place, head)
-        if ("AI" in answer or "language model" in answer or "Anthropic" in answer) and any(
-            p in answer for p in _IDENTITY
-        ):
-            out.hit("TPD133", place, head)
-        if head[:1] in _PREFIX_STARTS and _PREFIX.match(answer):
-            out.hit("TPD137", place, head)
-        if "<think>" in answer and answer.count("<think>") != answer.count("</think>"):
-            out.hit("TPD138", place, head)
-        if "```" in answer and answer.count("```") % 2:
-            out.hit("TPD139", place, answer[-60:])
+            self.out.hit("TPD132", place, head)
+        if _PREFIX.match(answer):
+            self.out.hit("TPD137", place, head)
 
-    def _pair(self, place: int, chosen: list[Turn], rejected: list[Turn]) -> None:
+    def _echo(self, place: int, texts: list[str]) -> None:
+        if len(texts) > 1 and len(texts[-2]) >= LEAST_ECHO and texts[-1].startswith(texts[-2]):
+            self.out.hit("TPD130", place, texts[-1])
+
+    def _pair(self, place: int, chosen: list[str], rejected: list[str]) -> None:
         out = self.out
         if not chosen or not rejected:
             return
-        good, bad = chosen[-1].text, rejected[-1].text
+        good, bad = chosen[-1], rejected[-1]
         if good.strip() and good.strip() == bad.strip():
             out.hit("TPD151", place, good)
-        elif [turn.text for turn in chosen[:-1]] != [turn.text for turn in rejected[:-1]]:
-            out.hit("TPD153", place, chosen[0].text)
-        prompt = "\n".join([turn.text for turn in chosen[:-1]])
-        ends = [np.frombuffer(_hash(f"{prompt}\n{text}"), np.uint64) for text in (good, bad)]
-        out.add_table(
-            "pairs", place=np.array([place]), chosen=ends[0], rejected=ends[1], longer=np.array([len(good) - len(bad)])
-        )
+        elif chosen[:-1] != rejected[:-1]:
+            out.hit("TPD153", place, chosen[0])
+        prompt = "\n".join(chosen[:-1])
+        ends = _hashes([f"{prompt}\n{text}" for text in (good, bad)]).tolist()
+        self._pairs.append((place, ends[0], ends[1], len(good) - len(bad)))
 
     def _flush(self) -> None:
-        """The tables of the piece."""
-        for shape, places in self._shapes.items():
-            label = _shape_label(shape)
-            self.out.count("shapes", label, len(places))
-            self.out.examples[f"shape {label}"] = [
-                Example(place, float("nan"), "") for place in places[: self.out.keep]
-            ]
-        if not self._places:
+        """Look at the batch as a whole, and keep its numbers."""
+        batch, self._batch = self._batch, _Batch()
+        if self._pairs:
+            place, chosen, rejected, longer = zip(*self._pairs, strict=True)
+            self._pairs = []
+            self.out.add_table(
+                "pairs", place=np.array(place, np.int64), chosen=np.array(chosen, np.uint64),
+                rejected=np.array(rejected, np.uint64), longer=np.array(longer, np.int64),
+            )  # fmt: skip
+        if not batch.texts:
             return
-        hashes = np.frombuffer(b"".join(self._hashes), np.uint64).reshape(-1, 2)
-        sizes = np.array(self._sizes, np.int32)
-        place = np.array(self._places, np.int64)
+        for i in suspects(batch.texts):
+            self._suspect(batch.places[i], batch.texts[i], batch.answers[i])
+        self._numbers(batch)
+
+    def _suspect(self, place: int, text: str, answer: str) -> None:
+        out = self.out
+        for code, excerpt in screen(text, text.encode("utf-8", "surrogatepass")):
+            out.hit(code, place, excerpt)
+        if any(phrase in answer for phrase in _IDENTITY):
+            out.hit("TPD133", place, answer[:60].lstrip())
+        if answer.count("<think>") != answer.count("</think>") and "<think>" in answer:
+            out.hit("TPD138", place, answer[:60].lstrip())
+        if answer.count("```") % 2:
+            out.hit("TPD139", place, answer[-60:])
+
+    def _numbers(self, batch: _Batch) -> None:
+        """A row of the tables for every text."""
+        place, text = np.array(batch.places, np.int64), _hashes(batch.texts)
+        prompts = [prompt if prompt.strip() else "" for prompt in batch.prompts]
         self.out.add_table(
-            "samples", place=place, text=hashes[:, 0], prompt=hashes[:, 1], length=sizes[:, 0], answer=sizes[:, 1],
-            tokens=sizes[:, 2], before=sizes[:, 3], script=np.array(self._scripts, "U10"),
+            "samples", place=place, text=text, prompt=_hashes(prompts), length=_each(len, batch.texts),
+            answer=_each(len, batch.answers), tokens=_each(self.cut or _none, batch.texts),
+            before=_each(self.cut or _none, batch.prompts), script=_each(script_of, batch.texts).astype(np.uint8),
         )  # fmt: skip
         if self.options.near:
-            self._near(place, hashes[:, 0])
+            signature, big = signatures(batch.texts)
+            self.out.add_table("near", place=place[big], text=text[big], signature=signature[big])
 
-    def _near(self, place: Any, text: Any) -> None:
-        signature, big = signatures(self._texts)
-        self.out.add_table("near", place=place[big], text=text[big], signature=signature[big])
+
+def _none(_: str) -> int:
+    return 0
+
+
+def _each(measure: Callable[[str], int], texts: Sequence[str]) -> NDArray[np.int32]:
+    return np.fromiter(map(measure, texts), np.int32, len(texts))
+
+
+def _hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
+    """64 bits of each text; 0 for an empty one."""
+    hashes = b"".join([xxh3_64_digest(text.encode("utf-8", "surrogatepass")) if text else _NOTHING for text in texts])
+    return np.frombuffer(hashes, np.uint64)
 
 
 def repeated(text: str) -> str | None:
     """The first ten words, when at least half of the text's windows of ten words are not new."""
-    end = len(text)
-    if end < LEAST_REPEATING or all(text.find(text[at : at + PROBE]) == at for at in (end // 2, end - PROBE)):
+    if len(text) < LEAST_REPEATING or not _may_repeat(text):
         return None
     words = text.split()
     windows = [tuple(words[i : i + 10]) for i in range(len(words) - 9)]
     if len(windows) < 30:
         return None
     return " ".join(words[:10]) if len(set(windows)) <= 0.5 * len(windows) else None
+
+
+def _may_repeat(text: str) -> bool:
+    """Whether the end of the text, or its middle, stands before too."""
+    end = len(text)
+    return text.find(text[-PROBE:]) != end - PROBE or text.find(text[end // 2 : end // 2 + PROBE]) != end // 2
 
 
 def _shape_label(shape: tuple[Any, ...]) -> str:
@@ -223,11 +313,3 @@ _JSON_TYPES = {
     float: "number",
     type(None): "null",
 }
-
-
-def _hash(text: str) -> bytes:
-    return _digest(text.encode("utf-8", "surrogatepass"))
-
-
-def _digest(encoded: bytes) -> bytes:
-    return blake2b(encoded, digest_size=8).digest()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import msgspec
 
 #: role names of the datasets in use -> ours
 ROLES = {
@@ -14,6 +16,9 @@ ROLES = {
     **dict.fromkeys(("tool", "function", "observation", "ipython", "function_response", "tool_response"), "tool"),
     **dict.fromkeys(("function_call", "tool_call"), "call"),
 }
+#: fields beside the turns that checks look at
+LABELS = ("label", "labels", "category", "class")
+ASIDE = (*LABELS, "tools")
 #: layout -> the fields that make it, in the order in which they are looked for; the last one of a pair is the answer
 LAYOUTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "preference": (("chosen", "rejected"),),
@@ -51,6 +56,66 @@ class Sample(NamedTuple):
     turns: list[Turn]
     problems: list[tuple[str, str]]
     other: list[Turn] | None = None
+
+
+class Message(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A turn that has one of the usual roles and a text, and nothing else."""
+
+    role: Literal["user", "assistant", "system", "human", "gpt"]
+    content: str
+
+
+class SharedMessage(Message, rename={"role": "from", "content": "value"}, gc=False):
+    """The same as ShareGPT names it."""
+
+
+class Conversation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A record of plain turns. `shape`: the names and types of the fields of such a record."""
+
+    turns: list[Message]
+    shape: ClassVar[tuple[Any, ...]] = ()
+
+
+def shape_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The names of the fields and the types of their values."""
+    return (*record, *map(type, record.values()))
+
+
+def conversation_type(record: Any, layout: str | None) -> type[Conversation] | None:
+    """What records as this one can be decoded as, which is faster than as dictionaries; None when it is no plain conversation.
+
+    Records that differ are refused by the decoder.
+    """
+    found = layout_of(frozenset(record)) if isinstance(record, dict) else None
+    if (
+        found is None
+        or found[0] != layout
+        or layout not in ("messages", "sharegpt")
+        or not record.keys().isdisjoint(ASIDE)
+    ):
+        return None
+    message = Message if layout == "messages" else SharedMessage
+    try:
+        msgspec.convert(record[found[1][0]], list[message])  # type: ignore[valid-type]  # a type that is chosen at run time
+    except msgspec.ValidationError:
+        return None
+    fields: list[tuple[str, Any]] = [("turns", list[message])]  # type: ignore[valid-type]  # as above
+    names = {"turns": found[1][0]}
+    for name, value in record.items():
+        if name != found[1][0]:
+            names[f"field{len(fields)}"] = name
+            fields.append((f"field{len(fields)}", type(value)))
+    made: type[Any] = msgspec.defstruct(
+        "Record", fields, bases=(Conversation,), namespace={"shape": shape_of(record)}, rename=names,
+        forbid_unknown_fields=True, gc=False,
+    )  # fmt: skip
+    return made
+
+
+@lru_cache(maxsize=65536)
+def are_regular(roles: tuple[str, ...]) -> bool:
+    """Whether there is nothing wrong with the order of the roles of a Conversation."""
+    return not order_problems(tuple([ROLES[role] for role in roles]))
 
 
 @lru_cache(maxsize=1024)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from trainproof.preflight.checks.registry import DIALOGUE, FAIL, INFO, TEXTUAL, WARN, check
 from trainproof.preflight.found import Example, Found, Places
 from trainproof.preflight.near import similar_groups
+from trainproof.preflight.screens import SCRIPTS
 from trainproof.preflight.trainers import TRAINERS
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.thresholds import DataThresholds
@@ -282,13 +283,14 @@ def rare_script(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     table = found.table("samples")
     if not table or len(table["place"]) < t.script_records:
         raise CannotTell("too few records")
-    names, inverse, counts = np.unique(table["script"], return_inverse=True, return_counts=True)
-    rare = (counts < t.script_rare * len(inverse)) & (names != "none")
-    examples = [
-        Example(int(table["place"][i]), math.nan, str(names[inverse[i]])) for i in np.flatnonzero(rare[inverse])
-    ]
+    script = table["script"]
+    counts = np.bincount(script, minlength=len(SCRIPTS))
+    rare = (counts > 0) & (counts < t.script_rare * len(script))
+    rare[SCRIPTS.index("none")] = False
+    examples = [Example(int(table["place"][i]), math.nan, SCRIPTS[script[i]]) for i in np.flatnonzero(rare[script])]
     if examples:
-        message = f"{found.counted(len(examples))} are in {', '.join(names[rare])}, as few are"
+        names = sorted(SCRIPTS[i] for i in np.flatnonzero(rare))
+        message = f"{found.counted(len(examples))} are in {', '.join(names)}, as few are"
         yield found.tell("TPD116", INFO, message, examples, script_rare=t.script_rare)
 
 
