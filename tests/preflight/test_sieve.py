@@ -49,7 +49,7 @@ def test_conversations_are_judged_the_same_as_dictionaries(tmp_path: Path, monke
         path = write(tmp_path / f"{name}.jsonl", rows)
         report, found = judged(path)
         with monkeypatch.context() as patch:
-            patch.setattr(turns, "conversation_type", lambda record, layout: None)
+            patch.setattr(turns, "conversation_type", _no_type)
             slow, slowly = judged(path)
         assert (report, found.rejected) == (slow, slowly.rejected)
         assert json.dumps(found.counters, sort_keys=True) == json.dumps(slowly.counters, sort_keys=True)
@@ -57,3 +57,7 @@ def test_conversations_are_judged_the_same_as_dictionaries(tmp_path: Path, monke
 
 def _shared(turn: dict[str, Any]) -> dict[str, Any]:
     return {"from": {"user": "human", "assistant": "gpt"}.get(turn["role"], turn["role"]), "value": turn["content"]}
+
+
+def _no_type(record: object, layout: object) -> None:
+    return None
