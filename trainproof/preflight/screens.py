@@ -151,16 +151,16 @@ _SCRIPTS = (
 
 #: the scripts by their numbers in tables
 SCRIPTS = ("none", "other", *[name for name, _, _ in _SCRIPTS])
-_LATIN_NUMBER = SCRIPTS.index("Latin")
+SCRIPT_NUMBERS = {name: number for number, name in enumerate(SCRIPTS)}
 
 
-def script_of(text: str, most: int = 200) -> int:
-    """The script of most of the letters among the first characters, as its index in SCRIPTS; "none" without letters."""
+def script_of(text: str, most: int = 200) -> str:
+    """The script of most of the letters among the first characters; "none" without letters."""
     if text.isascii():
-        return _LATIN_NUMBER if text[:1].isalpha() or _CASE.search(text) else 0
+        return "Latin" if text[:1].isalpha() or _CASE.search(text) else "none"
     counts: dict[str, int] = {}
     for character in text[:most]:
         if character.isalpha():
             script = next((name for name, low, high in _SCRIPTS if low <= ord(character) <= high), "other")
             counts[script] = counts.get(script, 0) + 1
-    return SCRIPTS.index(max(sorted(counts), key=counts.__getitem__)) if counts else 0
+    return max(sorted(counts), key=counts.__getitem__) if counts else "none"

@@ -16,7 +16,7 @@ from xxhash import xxh3_64_digest
 from trainproof.preflight.found import Example, Options, Partial, place_of
 from trainproof.preflight.near import signatures
 from trainproof.preflight.rows import Alike, Bad, Row
-from trainproof.preflight.screens import screen, script_of
+from trainproof.preflight.screens import SCRIPT_NUMBERS, screen, script_of
 from trainproof.preflight.sieve import suspects
 from trainproof.preflight.turns import (
     KINDS,
@@ -258,7 +258,7 @@ class TextCollector:
         self.out.add_table(
             "samples", place=place, text=text, prompt=_hashes(prompts), length=_each(len, batch.texts),
             answer=_each(len, batch.answers), tokens=_each(self.cut or _none, batch.texts),
-            before=_each(self.cut or _none, batch.prompts), script=_each(script_of, batch.texts).astype(np.uint8),
+            before=_each(self.cut or _none, batch.prompts), script=_each(_script, batch.texts).astype(np.uint8),
         )  # fmt: skip
         if self.options.near:
             signature, big = signatures(batch.texts)
@@ -267,6 +267,10 @@ class TextCollector:
 
 def _none(_: str) -> int:
     return 0
+
+
+def _script(text: str) -> int:
+    return SCRIPT_NUMBERS[script_of(text)]
 
 
 def _each(measure: Callable[[str], int], texts: Sequence[str]) -> NDArray[np.int32]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trainproof.preflight.checks.registry import DIALOGUE, FAIL, INFO, TEXTUAL, WARN, check
 from trainproof.preflight.found import Example, Found, Places
 from trainproof.preflight.near import similar_groups
-from trainproof.preflight.screens import SCRIPTS
+from trainproof.preflight.screens import SCRIPT_NUMBERS, SCRIPTS
 from trainproof.preflight.trainers import TRAINERS
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.thresholds import DataThresholds
@@ -286,7 +286,7 @@ def rare_script(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     script = table["script"]
     counts = np.bincount(script, minlength=len(SCRIPTS))
     rare = (counts > 0) & (counts < t.script_rare * len(script))
-    rare[SCRIPTS.index("none")] = False
+    rare[SCRIPT_NUMBERS["none"]] = False
     examples = [Example(int(table["place"][i]), math.nan, SCRIPTS[script[i]]) for i in np.flatnonzero(rare[script])]
     if examples:
         names = sorted(SCRIPTS[i] for i in np.flatnonzero(rare))
