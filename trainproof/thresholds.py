@@ -634,7 +634,7 @@ class ThroughputThresholds(msgspec.Struct, frozen=True):
     drop_width: int = 20  # records of a level
     drop_records: int = 40  # records that it has to hold, to the end
     drop_warn: float = 2.0  # times
-    drop_fail: float = 5.0
+    drop_fail: float = 20.0  # a healthy public run stood at 10 for 420 records and came back; a reported collapse at 60
 
     # TP902 step-time-creep. Source: measured (healthy runs at most 1.135, leaks 1.33 to 4.0).
     creep_min_records: int = 60
@@ -644,6 +644,7 @@ class ThroughputThresholds(msgspec.Struct, frozen=True):
     creep_look: float = 1.15  # largest tenth over smallest, under which nothing is asked
     creep_warn: float = 1.3  # last tenth over first
     creep_fail: float = 3.0
+    creep_jump: float = 0.5  # of the rise in logarithms, between two neighbours of ten stretches: a jump, no creep
     creep_z: float = 4.0  # Mann-Kendall Z
     creep_few: int = 30  # epochs under which ...
     creep_z_few: float = 2.5  # ... a smaller Z is clear: each is a median of its own

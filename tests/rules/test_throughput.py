@@ -24,7 +24,7 @@ def timed(level: Any, noise: float = 0.1, **more: Any) -> Frame:
 
 
 class TestDrop:
-    @pytest.mark.parametrize(("factor", "severity"), [(2.5, WARN), (8.0, FAIL)])
+    @pytest.mark.parametrize(("factor", "severity"), [(2.5, WARN), (10.0, WARN), (40.0, FAIL)])
     def test_a_slow_rest_of_the_run(self, factor: float, severity: Severity) -> None:
         seen = says_so_live("TP901", timed(np.append(np.ones(200), np.full(100, factor))))
         assert seen.severity is severity
@@ -49,6 +49,11 @@ class TestCreep:
     def test_steps_that_grow_warn_and_fail(self) -> None:
         assert says_so_live("TP902", timed(np.linspace(1, 1.6, 400)), scheduled=True).severity is WARN
         assert says_so_live("TP902", timed(np.linspace(1, 6, 400)), scheduled=True).severity is FAIL
+
+    def test_a_jump_is_no_creep(self) -> None:
+        seen = only("TP902", timed(np.append(np.ones(220), np.full(180, 10.0)), 0.02))
+        assert seen.severity is WARN
+        assert "all along" not in seen.message
 
     def test_epochs_whose_time_grows_warn(self) -> None:
         public = "1.75 1.87 2.05 2.40 2.56 2.68 2.64 2.63 2.62 2.55 2.57 2.66 2.68 2.63 2.63 2.63 2.66 2.77".split()

@@ -35,7 +35,7 @@ def throughput_drop(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]
     The rest of the run costs twice as much; a machine that slows down often fails next.
 
     Formula
-    Median of 20 >= 2 x the reference for 40 records to the end: WARN; >= 5 x: FAIL (WARN for reinforcement learning, where answers grow).
+    Median of 20 >= 2 x the reference for 40 records to the end: WARN; >= 20 x: FAIL (WARN for reinforcement learning, where answers grow).
 
     False positives
     A slow stretch that ended is not told. Longer sequences on purpose: not told while the throughput in tokens stands.
@@ -92,7 +92,8 @@ def step_time_creep(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]
 
     Formula
     At the common judging points from 60 records on (10 epochs), the first 20 left out: medians of the last and first tenth >= 1.3 x and
-    Mann-Kendall Z > 4 (2.5 under 30 epochs), to the end: WARN; >= 3 x: FAIL (WARN for reinforcement learning, where answers grow).
+    Mann-Kendall Z > 4 (2.5 under 30 epochs), to the end: WARN; >= 3 x: FAIL (WARN for reinforcement learning, where answers grow, and
+    where half of the rise lies between two neighbours of ten stretches).
 
     False positives
     Epochs sorted by length are compared epoch by epoch. A context that grows as planned stays under 1.14 x in public logs. A jump is
@@ -117,11 +118,11 @@ def step_time_creep(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]
         since = holds_since(counts, partial(_creeps_by, x, skip, limit, t))
         tenth = max(1, (len(x) - skip) // 10)
         first, last = stats.median(x[skip : skip + tenth]), stats.median(x[-tenth:])
-        said: Severity = WARN if frame.objective == "rl" else severity
+        said: Severity = WARN if frame.objective == "rl" or _jumps(x[skip:], t) else severity
         yield sighting(
             said,
             f"a step went from {first:.4g} to {last:.4g} ({last / first:.2g} x; medians of the first and last tenth of {len(x)} "
-            f"{'records' if series is times else 'epochs'}), rising all along.",
+            f"{'records' if series is times else 'epochs'}){'' if _jumps(x[skip:], t) else ', rising all along'}.",
             series,
             first=skip,
             last=len(series) - 1,
@@ -149,6 +150,12 @@ def _by_epoch(frame: Frame, times: Series, t: ThroughputThresholds) -> Series:
     at = np.array([b - 1 for _, b in whole], np.int64)
     medians = np.array([stats.median(times.value[a:b]) for a, b in whole])
     return Series(times.name, times.step[at], medians, times.line[at])
+
+
+def _jumps(x: Floats, t: ThroughputThresholds) -> bool:
+    """Whether the times rose at one place: half of the rise or more lies between two neighbours of ten stretches."""
+    height = np.log(stats.block_medians(x, 10))
+    return bool(np.diff(height).max() >= t.creep_jump * (height[-1] - height[0]))
 
 
 def _creeps_by(values: Floats, skip: int, limit: float, t: ThroughputThresholds, count: int) -> bool:
