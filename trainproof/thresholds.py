@@ -162,6 +162,8 @@ class LossThresholds(msgspec.Struct, frozen=True):
     never_lr_zero_share: float = 0.20  # of the records with a learning rate of exactly 0: FAIL
     never_chance: float = 0.001  # of ln(classes): how near the median of the last half is to it
     never_chance_each: float = 0.005  # ... and each record
+    late_share: float = 0.10  # of the last step: a log whose first step is beyond it does not have the run's beginning
+    late_intervals: float = 3.0  # ... and beyond as many of its records' distances
     never_evals: int = 5  # evaluations that stand at 0 with the loss
 
     # TP206 too-good-too-early.

@@ -284,6 +284,14 @@ class TestLevels:
         learned = make_frame({"eval/loss": (range(0, 60, 10), np.linspace(0, -0.1, 6))}, loss=loss, objective="density")
         assert run_rule("TP205", learned) == []
 
+    @pytest.mark.parametrize("code", ["TP205", "TP207"])
+    def test_a_log_without_the_beginning_of_its_run_is_not_asked_how_it_began(self, code: str) -> None:
+        level = noisy([20.0] * 60)
+        first, late = (make_frame(loss=(range(at, at + 600, 10), level), objective="lm") for at in (10, 5000))
+        assert only(run_rule(code, first)).severity is WARN
+        with pytest.raises(CannotTell, match="begins at step 5000"):
+            run_rule(code, late)
+
     def test_worse_than_uniform_after_the_warm_up_fails(self) -> None:
         frame = make_frame(loss=noisy([12.0] * 100), facts={"vocab_size": 1000}, objective="lm")
         seen = only(run_rule("TP209", frame))

@@ -57,12 +57,14 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
 
     False positives
     A short adapter fine-tune of a strong base drops little but with a clear trend, which the Z sees; noise too large to exclude a drop
-    of 10 % is skipped as "too noisy to tell".
+    of 10 % is skipped as "too noisy to tell", and so is a log that begins after the first tenth of its steps and after the warm-up: what
+    was learned before is not in it.
 
     What to try
     Overfit one batch: a healthy set-up drives its loss to zero.
     """
     loss = frame["loss"].finite
+    _check_begin(frame, loss, t)
     start = _warmup_end(frame, loss, len(loss))
     x = loss.value[start:]
     if len(x) < t.never_min_records:
@@ -88,6 +90,20 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         flagged=since - 1,
         threshold={"drop": t.never_drop, "z": t.never_z},
     )
+
+
+def _check_begin(frame: Frame, loss: Series, t: LossThresholds) -> None:
+    """Raises CannotTell when the log begins late in its run: a resumed run, or a log that was cut at its start.
+
+    A learning rate that rises from the first record on is still in its warm-up: such a log begins early enough.
+    """
+    rate = frame["lr"].finite.value if "lr" in frame else loss.value[:0]
+    if len(loss) < 2 or (len(rate) > 1 and rate[1] > rate[0]):
+        return
+    first, last = int(loss.step[0]), int(loss.step[-1])
+    interval = (last - first) / (len(loss) - 1)
+    if first > max(t.late_share * last, t.late_intervals * interval):
+        raise CannotTell(f"the log begins at step {first}: what came before is not in it")
 
 
 def _at_chance(frame: Frame, loss: Series, t: LossThresholds) -> Sighting | None:
@@ -273,7 +289,7 @@ def init_loss_off(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     first 3 losses, and whose evaluation by then, if there is one, are above 15 nats.
 
     False positives
-    Public healthy runs start as high as 1.48 ln V, and overshoot to 2.2 times their first loss within ten steps; a first record
+    A log that begins after the first tenth of its steps and after the warm-up is not asked. Public healthy runs start as high as 1.48 ln V, and overshoot to 2.2 times their first loss within ten steps; a first record
     averaged over many steps is lower than the first step was; losses with auxiliary terms are above their evaluation.
 
     What to try
@@ -282,6 +298,7 @@ def init_loss_off(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     loss = frame["loss"].finite
     if len(loss) < t.init_min_records:
         return
+    _check_begin(frame, loss, t)
     first = stats.median(loss.value[:3])
     classes = declared_classes(frame)
     if classes > 1:
