@@ -17,7 +17,7 @@ from trainproof.experiments import Cause, Collapse, Experiment
 from trainproof.judge import Settings, check_selectors, report_of
 from trainproof.output import print_text, report_stem, tell, write_whole
 from trainproof.record.tape import Tape
-from trainproof.replay.replaying import Segment, first_mismatch_of
+from trainproof.replay.replaying import Segment, mismatch_once
 from trainproof.replay.worker import ask
 from trainproof.resume_command import settings_of
 from trainproof.verdict import RunReport, Verdict
@@ -69,16 +69,20 @@ def _instrumented(own: BisectOptions) -> tuple[dict[str, Any], Experiment]:
         raise UsageError(
             f"{own.run}: has no evaluations or no checkpoints; record with --eval-every and --checkpoint-every"
         )
+    if tape.ranks > 1:
+        raise UsageError(
+            f"{own.run}: was recorded on {tape.ranks} ranks; bisect takes one; `trainproof replay` takes all"
+        )
     segment = Segment(*checkpoints[0], max(tape.steps))
     tell(f"fidelity first: steps {segment.start + 1} to {segment.until} again")
-    differences, mismatch = first_mismatch_of(tape, segment, own.job)
+    differences, mismatch = mismatch_once(tape, segment, own.job)
     if differences:
         raise UsageError(f"{own.run}: NOT COMPARABLE: {'; '.join(differences)}")
     if mismatch is not None:
         return {"bad": None, "cause": None, "tries": [], "steps": segment.until}, Experiment(
             again="the recorded run, replayed,", last=segment.until, mismatch=mismatch
         )
-    if tape.header.get("keyed") is None:
+    if tape.keyed is None:
         raise UsageError(
             f"{own.run}: was not recorded with --keyed, so that leaving a batch out would change the randomness of all that follow"
         )

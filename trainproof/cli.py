@@ -218,6 +218,13 @@ def record_check(job: str, steps: int, given: tuple[str, ...], **options: Any) -
     "--keyed", type=int, metavar="SEED", help="Draw the randomness of each batch from its number: bisect needs it."
 )
 @click.option("--hashes/--no-hashes", default=True, show_default=True, help="Hash every parameter after every step.")
+@click.option(
+    "--ranks",
+    type=click.IntRange(1, 1024),
+    default=1,
+    show_default=True,
+    help="Processes of a JOB that trains on several.",
+)
 @_set
 def record(**options: Any) -> int:
     """Record a training: data order, numbers, hashes, and checkpoints from which it can be replayed.

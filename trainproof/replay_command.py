@@ -35,6 +35,7 @@ def run_record(
     eval_every: int,
     keyed: int | None,
     hashes: bool,
+    ranks: int,
     given: tuple[str, ...],
 ) -> int:
     """Record a job, or run a script that uses the Recorder. The script finds the folder in TRAINPROOF_RUN. Raises TrainproofError."""
@@ -53,7 +54,7 @@ def run_record(
         "keyed": keyed,
         "hashes": hashes,
     }
-    said = ask("record", request, echo=True)
+    said = ask("record", request, echo=True, ranks=ranks)
     tell(f"{out}: {said['last']} steps; judge it with `trainproof epoch {shlex.quote(out)}`")
     return 0
 

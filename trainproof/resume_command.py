@@ -17,11 +17,11 @@ from trainproof.command import Options, check_outputs, exit_code, give_report, r
 from trainproof.errors import UsageError
 from trainproof.experiments import Experiment, Outcome
 from trainproof.judge import DEFAULTS, Settings, check_selectors, report_of
-from trainproof.output import report_stem, tell, write_whole
+from trainproof.output import print_text, report_stem, tell, write_whole
 from trainproof.replay import demo
 from trainproof.replay.checking import check
 from trainproof.replay.job import Target
-from trainproof.replay.resuming import MATRIX, resume_outcomes
+from trainproof.replay.resuming import MATRIX, Traces, resume_outcomes
 from trainproof.verdict import RunReport, Verdict
 
 
@@ -51,8 +51,8 @@ def judged_resume(
     target: Target, steps: int, at: int, folder: Path, rules: Settings = DEFAULTS
 ) -> tuple[RunReport, list[Outcome]]:
     """Interrupt and resume the job as it does itself; the report and the outcomes. Raises TrainproofError."""
-    outcomes, reference = resume_outcomes(target, None, steps=steps, at=at, folder=folder)
-    own = "its own save() and load()" if reference["own"] else "its declared state"
+    outcomes, traces = resume_outcomes(target, None, steps=steps, at=at, folder=folder)
+    own = "its own save() and load()" if traces.own else "its declared state"
     repeat = (repeated("resume", target.named, target.settings, steps=steps, at=at),)
     facts: dict[str, str | int | float | bool] = {"resumed by": own, "interrupted at": at}
     facts |= {f"{o.scenario.name} resume": "exact" if o.exact else "not exact" for o in outcomes}
@@ -75,6 +75,8 @@ def run_resume(
     check_selectors(rules)
     at = steps // 2 if at is None else at
     target = Target(f"{demo.__file__}:make" if inputs == ("demo",) else inputs[0], settings_of(given))
+    if seeds is not None and seeds < 1:
+        raise UsageError(f"--seeds {seeds}: expected 1 or more")
     if seeds is not None:
         return _matrix(target, steps, at, seeds, options)
     if len(inputs) == 2:
@@ -115,33 +117,36 @@ def _matrix(target: Target, steps: int, at: int, seeds: int, options: Options) -
     """The ablation matrix over seeds: complete resumes must be exact, and every incomplete one told and named. The exit code is 1 where
     that is not so."""
     rows: list[dict[str, Any]] = []
-    environment: dict[str, Any] = {}
+    lines: list[str] = []
     for seed in range(seeds):
         tell(f"seed {seed + 1} of {seeds}")
+        job = target._replace(settings={**target.settings, "seed": seed})
         with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
-            outcomes, reference = resume_outcomes(
-                target._replace(settings={**target.settings, "seed": seed}),
-                MATRIX,
-                steps=steps,
-                at=at,
-                folder=Path(folder),
-            )
-        environment = reference["fingerprint"]
+            outcomes, traces = resume_outcomes(job, MATRIX, steps=steps, at=at, folder=Path(folder))
         rows += [_row(seed, outcome) for outcome in outcomes]
+        lines += _trace_lines(seed, traces)
     good = all(row["exact"] == (not row["left_out"]) and row["missing"] == row["left_out"] for row in rows)
     table = io.StringIO()
     writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     if options.output:
-        write_whole(Path(options.output).with_suffix(".csv"), table.getvalue())
-        document = {"steps": steps, "interrupted_at": at, "as_expected": good, "environment": environment, "rows": rows}
-        write_whole(Path(options.output).with_suffix(".json"), json.dumps(document, indent=2) + "\n")
+        place = Path(options.output)
+        about = {"steps": steps, "interrupted_at": at, "as_expected": good, "environment": traces.fingerprint}
+        write_whole(place.with_suffix(".csv"), table.getvalue())
+        write_whole(place.with_suffix(".json"), json.dumps({**about, "rows": rows}, indent=2) + "\n")
+        write_whole(place.with_suffix(".traces.jsonl"), "\n".join(lines) + "\n")
     else:
-        from trainproof.output import print_text
-
         print_text(table.getvalue())
     return 0 if good or options.exit_zero else 1
+
+
+def _trace_lines(seed: int, traces: Traces) -> list[str]:
+    """A JSON object for each micro-batch of each run: what it trained on, and a digest of each channel of the state after it."""
+    named = {f"uninterrupted, from {point}": trace for point, trace in traces.whole.items()} | traces.resumed
+    return [
+        json.dumps({"seed": seed, "run": name, **row._asdict()}) for name, trace in named.items() for row in trace.rows
+    ]
 
 
 def _row(seed: int, outcome: Outcome) -> dict[str, Any]:

@@ -14,8 +14,19 @@ from trainproof.record.framework import torch
 HARMLESS = frozenset({"host", "deterministic"})
 
 
-def fingerprint(source: str | None = None, optimizer: Any = None) -> dict[str, Any]:
-    """The fingerprint of this process. source: the file of the training code, whose hash is part of it."""
+#: variables of the environment that change which kernels run
+VARIABLES = (
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "ATEN_CPU_CAPABILITY",
+    "TORCHDYNAMO_DISABLE",
+    "TORCH_COMPILE_DISABLE",
+)
+
+
+def fingerprint(source: str | None = None, optimizer: Any = None, model: Any = None) -> dict[str, Any]:
+    """The fingerprint of this process. source: the file of the training code, whose hash is part of it. model: whether any of its modules
+    is compiled is part of it too."""
     t = torch()
     found: dict[str, Any] = {
         "torch": str(t.__version__),
@@ -24,11 +35,8 @@ def fingerprint(source: str | None = None, optimizer: Any = None) -> dict[str, A
         "cpu_capability": t.backends.cpu.get_cpu_capability(),
         "threads": t.get_num_threads(),
         "mkldnn": bool(t.backends.mkldnn.enabled),
-        "mkl": {
-            name: os.environ[name]
-            for name in ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
-            if name in os.environ
-        },
+        "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "compile": _compiled(model),
         "matmul_precision": t.get_float32_matmul_precision(),
         "default_dtype": str(t.get_default_dtype()),
         "deterministic": bool(t.are_deterministic_algorithms_enabled()),
@@ -46,6 +54,14 @@ def fingerprint(source: str | None = None, optimizer: Any = None) -> dict[str, A
     if source is not None and Path(source).is_file():
         found["code"] = hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16]
     return found
+
+
+def _compiled(model: Any) -> bool:
+    """Whether torch.compile was asked for on the model or a module in it."""
+    modules = model.modules() if hasattr(model, "modules") else ()
+    return any(
+        hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None for module in modules
+    )
 
 
 def differences(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -22,7 +22,7 @@ from trainproof.record.digests import digest, quick_hashes
 from trainproof.record.fingerprint import fingerprint
 from trainproof.record.framework import torch
 from trainproof.record.rng import capture_rng
-from trainproof.record.storage import write_checkpoint
+from trainproof.record.storage import place_of, write_checkpoint
 from trainproof.record.tape import TapeWriter
 
 
@@ -45,7 +45,7 @@ class Step:
 class Recorder:
     """Records one run into a folder, one file a rank.
 
-    model: its parameters are hashed. optimizer: its rate is recorded, and the gradient norms just before it steps. scheduler, stateful:
+    model: its parameters are hashed. optimizer: its rate is recorded, and the gradient norms of its steps. scheduler, stateful:
     further parts of the state, objects with state_dict(). checkpoint_every: optimizer steps between checkpoints, 0 for none; the first is
     taken before the first step. hashes: of every parameter after every step. header: what else the first row says.
 
@@ -86,11 +86,12 @@ class Recorder:
         self._names, self._tensors = [name for name, _ in named], [p for _, p in named]
         self._optimizer = optimizer
         self._norms: Any = None
+        self._rate: float | None = None
         self._updated = False
         self._digests: list[str] = []
         self._ids: list[Any] = []
         self._open: Step | None = None
-        self.fingerprint = fingerprint(source, optimizer)
+        self.fingerprint = fingerprint(source, optimizer, model)
         about = {
             "rank": self.rank,
             "tensors": self._names if hashes else [],
@@ -98,8 +99,9 @@ class Recorder:
             **(header or {}),
         }
         self._tape: TapeWriter | None = TapeWriter(self.folder, about, self.rank)
-        if hasattr(optimizer, "register_step_pre_hook"):
-            optimizer.register_step_pre_hook(self._before_update)
+        # after the update, since a closure makes the gradients within it; no optimizer changes them
+        if hasattr(optimizer, "register_step_post_hook"):
+            optimizer.register_step_post_hook(self._after_update)
 
     # what a training loop calls
 
@@ -136,17 +138,18 @@ class Recorder:
         """Numbers of an evaluation after the steps so far: eval_loss=..., eval_accuracy=..."""
         self._row({"step": self.steps, **{name: float(value) for name, value in metrics.items()}})
 
-    def checkpoint_if_due(self) -> None:
-        """Keep the state where a checkpoint is due; not between the micro-batches of a step."""
-        if self.checkpoint_every > 0 and self.steps % self.checkpoint_every == 0 and self._open is None:
+    def checkpoint_if_due(self) -> bool:
+        """Keep the state where a checkpoint is due; not between the micro-batches of a step. Returns whether it was."""
+        due = self.checkpoint_every > 0 and self.steps % self.checkpoint_every == 0 and self._open is None
+        if due:
             self.checkpoint()
+        return due
 
     def checkpoint(self) -> None:
         """Keep the whole state now, before the next batch is fetched."""
         state = {name: part.state_dict() for name, part in self.parts.items()}
         state |= {"rng": capture_rng(), "stream": {"cursor": self.cursor, "step": self.steps}}
-        place = self.folder / "checkpoints" / f"step-{self.steps:08d}"
-        place = place if self.rank == 0 else place.with_name(f"rank-{self.rank}-{place.name}")
+        place = place_of(self.folder / "checkpoints" / f"step-{self.steps:08d}", self.rank)
         try:
             write_checkpoint(place, state, {"step": self.steps, "cursor": self.cursor, "fingerprint": self.fingerprint})
         except InputError as error:
@@ -159,8 +162,9 @@ class Recorder:
 
     # how it does it
 
-    def _before_update(self, *_: Any) -> None:
+    def _after_update(self, *_: Any) -> None:
         self._updated = True
+        self._rate = float(self._optimizer.param_groups[0]["lr"])
         grads = [p.grad if p.grad is not None else p.new_zeros(()) for p in self._tensors]
         with torch().no_grad():
             self._norms = torch().stack(list(torch()._foreach_norm(grads))) if grads else None
@@ -169,9 +173,8 @@ class Recorder:
         self.steps += 1
         values = [float(value) for value in step.losses]
         row: dict[str, Any] = {"step": self.steps, "loss": sum(values) / len(values) if values else None}
-        groups = getattr(self._optimizer, "param_groups", None)
-        if groups:
-            row["lr"] = float(groups[0]["lr"])
+        if self._rate is not None:
+            row["lr"] = self._rate
         tensors = b""
         if self._norms is not None:
             norms = self._norms.float()

@@ -22,6 +22,11 @@ STATE, MANIFEST = "state.safetensors", "manifest.json"
 KIND = "trainproof checkpoint 1"
 
 
+def place_of(folder: Path, rank: int) -> Path:
+    """Where a rank keeps its part of the checkpoint whose folder, on rank 0, is `folder`."""
+    return folder if rank == 0 else folder.with_name(f"rank-{rank}-{folder.name}")
+
+
 def write_checkpoint(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> None:
     """Write a checkpoint: beside its place, then renamed into it. about: what else the manifest says (step, cursor, fingerprint).
 

@@ -13,9 +13,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from trainproof.errors import InputError
-from trainproof.record.storage import MANIFEST
+from trainproof.record.storage import MANIFEST, place_of
 
 KIND = "trainproof recording 1"
+#: ranks that are looked for: one machine's
+MOST_RANKS = 1024
 
 
 class TapeWriter:
@@ -54,12 +56,35 @@ class Tape:
         if not rows or rows[0].get("recording") != KIND:
             raise InputError(f"{folder}: no recorded run; make one with `trainproof record train.py:make`")
         self.header = rows[0]
-        self.steps = {int(row["step"]): row for row in rows[1:] if "loss" in row and "step" in row}
-        self.evaluations = {
-            int(row["step"]): float(row["eval_loss"]) for row in rows[1:] if "eval_loss" in row and "step" in row
-        }
-        self.tensors: list[str] = self.header.get("tensors", [])
+        self.fingerprint: dict[str, Any] = _of(dict, self.header.get("fingerprint"))
+        self.settings: dict[str, Any] = _of(dict, self.header.get("settings"))
+        self.tensors = [str(name) for name in _of(list, self.header.get("tensors"))]
+        told = [row for row in rows[1:] if _number(row.get("step"), int)]
+        self.steps: dict[int, dict[str, Any]] = {row["step"]: row for row in told if _is_step(row)}
+        self.evaluations = {row["step"]: float(row["eval_loss"]) for row in told if _number(row.get("eval_loss"))}
         self.hashes, self.norms = self._by_tensor(folder / f"tensors-{rank}.bin")
+
+    def _told(self, name: str, kind: type) -> Any:
+        """What the header says, None where it is of another kind."""
+        value = self.header.get(name)
+        return value if isinstance(value, kind) and not isinstance(value, bool) else None
+
+    @property
+    def job(self) -> str | None:
+        """The job that was recorded, as it was named."""
+        named: str | None = self._told("job", str)
+        return named
+
+    @property
+    def keyed(self) -> int | None:
+        """The seed from which the randomness of each micro-batch was drawn; None where it was not."""
+        seed: int | None = self._told("keyed", int)
+        return seed
+
+    @property
+    def eval_every(self) -> int:
+        """Steps between evaluations; 0 for none."""
+        return max(self._told("eval_every", int) or 0, 0)
 
     def _by_tensor(self, path: Path) -> tuple[dict[int, Any], dict[int, Any]]:
         """step -> hashes of the parameters after it; step -> norms of their gradients before it."""
@@ -76,9 +101,36 @@ class Tape:
         hashes, norms = table[:, : 8 * count].copy().view("<u8"), table[:, 8 * count :].copy().view("<f4")
         return {s: hashes[i] for i, s in enumerate(steps)}, {s: norms[i] for i, s in enumerate(steps)}
 
+    @property
+    def ranks(self) -> int:
+        """The processes that were recorded, a file each."""
+        said = self.fingerprint.get("world_size", 1)
+        return said if isinstance(said, int) and 1 <= said <= MOST_RANKS else 1
+
     def checkpoints(self) -> dict[int, Path]:
-        """step -> folder of the whole checkpoints, in order."""
-        return checkpoints_in(self.folder / "checkpoints")
+        """step -> folder of the checkpoints that are whole on every rank, in order."""
+        found = checkpoints_in(self.folder / "checkpoints")
+        return {
+            step: place
+            for step, place in found.items()
+            if all((place_of(place, rank) / MANIFEST).is_file() for rank in range(self.ranks))
+        }
+
+
+def _of(kind: type, value: Any) -> Any:
+    """The value where it is of this kind, else an empty one."""
+    return value if isinstance(value, kind) else kind()
+
+
+def _number(value: Any, kind: type = float) -> bool:
+    return isinstance(value, (kind, int)) and not isinstance(value, bool)
+
+
+def _is_step(row: dict[str, Any]) -> bool:
+    """Whether a row is of a step, as the recorder writes it."""
+    numbers = [row[name] for name in ("loss", "lr", "grad_norm") if row.get(name) is not None]
+    well = all(map(_number, numbers)) and isinstance(row.get("ids", []), list)
+    return "loss" in row and well and _number(row.get("cursor"), int)
 
 
 def checkpoints_in(folder: Path) -> dict[int, Path]:

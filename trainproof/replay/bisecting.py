@@ -17,10 +17,10 @@ from trainproof.replay.counterfactuals import Bench, Change, shard_of
 from trainproof.replay.job import Target
 
 T = TypeVar("T")
-#: a rise of the held-out loss that is one: times the noise of its level, and share of it
-RISE_NOISE, RISE_SHARE = 5.0, 0.05
-#: evaluations before the bad point
-LEAST_BEFORE = 2
+#: a rise of the held-out loss that is one: times the noise of its level, share of it, and share of what had been learned
+RISE_NOISE, RISE_SHARE, RISE_LEARNED = 5.0, 0.25, 0.1
+#: evaluations before the bad point; evaluations after which a level is no surer, since they are not independent
+LEAST_BEFORE, SURE = 2, 3
 
 
 class Bad(NamedTuple):
@@ -31,8 +31,8 @@ class Bad(NamedTuple):
 
 
 def bad_point(evaluations: dict[int, float], bad: int | None = None) -> Bad | None:
-    """The change-point of the held-out loss: the split into two levels, of which the second is the higher, that fits best. bad: the first
-    bad evaluation as the user says. None where the loss did not rise by more than its noise."""
+    """The change-point of the held-out loss: the evaluation at which it rises most to a level that it keeps. bad: the first bad evaluation
+    as the user says. None where the loss did not rise by more than its noise."""
     steps = sorted(evaluations)
     values = np.array([evaluations[step] for step in steps])
     values = np.where(np.isfinite(values), values, np.nanmax(np.append(values[np.isfinite(values)], 0.0)) * 10 + 10)
@@ -44,24 +44,33 @@ def bad_point(evaluations: dict[int, float], bad: int | None = None) -> Bad | No
             )
         level = float(values[:split].min() + values[split]) / 2
         return Bad(steps[split], level) if values[split] > level else None
-    best: tuple[float, int] | None = None
-    for split in range(LEAST_BEFORE, len(values)):
-        before, after = values[:split], values[split:]
-        error = float(((before - np.median(before)) ** 2).sum() + ((after - after.mean()) ** 2).sum())
-        if values[split] > before[-LEAST_BEFORE:].min() and (best is None or error < best[0]):
-            best = error, split
-    if best is None:
+    # how much worse than untrained it is says nothing, and would hide where it began
+    ceiling = float(values[0] + max(values[0] - values.min(), abs(values[0]))) if len(values) else 0.0
+    rises = [_rise(np.minimum(values, ceiling), split) for split in range(LEAST_BEFORE, len(values))]
+    found = max(rises, key=lambda rise: rise.high - rise.low, default=None)
+    if found is None or found.high - found.low < found.least:
         return None
-    split = best[1]
-    low = float(values[split - LEAST_BEFORE : split].min())
-    high = min(float(np.median(values[split:])), float(values[split]))
-    # a falling loss has a trend, and what it rises by on its way is its noise
-    changes = np.diff(values[:split])
-    rises = changes[changes > 0]
-    noise = stats.MAD_TO_SIGMA * float(np.median(rises)) if len(rises) else 0.0
-    if high - low < max(RISE_NOISE * noise, RISE_SHARE * abs(low)):
-        return None
-    return Bad(steps[split], (low + high) / 2)
+    return Bad(steps[LEAST_BEFORE + rises.index(found)], (found.low + found.high) / 2)
+
+
+class _Rise(NamedTuple):
+    """The level just before a split, the level that is kept from it on, and the least that they must differ by."""
+
+    low: float
+    high: float
+    least: float
+
+
+def _rise(values: np.ndarray, split: int) -> _Rise:
+    """What is bad stays bad: of the values from the split on, their median counts, so that a spike that passes is none."""
+    lowest = split - LEAST_BEFORE + int(np.argmin(values[split - LEAST_BEFORE : split]))
+    low, kept = float(values[lowest]), values[split:]
+    # a falling loss has a trend, and what it rises by on its way is its noise; a level that n evaluations keep is surer than one
+    changes = np.diff(values[: lowest + 1])
+    ups = changes[changes > 0]
+    noise = stats.MAD_TO_SIGMA * float(np.median(ups)) / min(len(kept), SURE) ** 0.5 if len(ups) else 0.0
+    least = max(RISE_NOISE * noise, RISE_SHARE * abs(low), RISE_LEARNED * (float(values[0]) - low))
+    return _Rise(low, float(min(np.median(kept), values[split])), least)
 
 
 def run_bisect(folder: str, job: str | None, bad: int | None, budget: int) -> dict[str, Any]:
@@ -88,11 +97,11 @@ def run_try(folder: str, job: str | None, start: int, until: int, change: list[A
 
 
 def _bench(tape: Tape, job: str | None, bad: Bad, budget: int) -> Bench:
-    named = job or tape.header.get("job")
-    if not isinstance(named, str):
+    named = job or tape.job
+    if named is None:
         raise InputError(f"{tape.folder}: it does not say which job it is of; name it with --job train.py:make")
-    target = Target(named, tape.header.get("settings", {}))
-    return Bench(tape.checkpoints(), target, int(tape.header.get("keyed") or 0), bad.level, budget)
+    target = Target(named, tape.settings)
+    return Bench(tape.checkpoints(), target, tape.keyed or 0, bad.level, budget)
 
 
 def _tell(message: str) -> None:

@@ -25,8 +25,9 @@ class Job(Protocol):
 
     `stateful` is everything that `step` changes, by name: objects with state_dict() and load_state_dict(); the model and the optimizer
     are "model" and "optimizer", the scheduler is "scheduler". A job may also have `evaluate() -> float` (the held-out loss),
-    `ids(cursor) -> list` (the samples of a micro-batch), `shard_of(id) -> str`, `benign(cursor) -> batch`, `save(folder, cursor)` and
-    `load(folder) -> cursor`, its own way to store itself.
+    `ids(cursor) -> list` (the samples of a micro-batch), `shard_of(id) -> str`, `benign(cursor) -> batch`, `seek(cursor)`, which is called
+    before a state is put back, and `save(folder, cursor)` and `load(folder) -> cursor`, its own way to store itself; save returns False
+    where it cannot, between the micro-batches of a step.
     """
 
     stateful: Mapping[str, Any]

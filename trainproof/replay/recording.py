@@ -7,7 +7,7 @@ from typing import Any
 
 from trainproof.record.fingerprint import differences
 from trainproof.record.recorder import Recorder
-from trainproof.record.storage import load_state
+from trainproof.record.storage import load_state, place_of
 from trainproof.replay.job import Target, make_job
 from trainproof.replay.runner import Edit, Runner
 
@@ -49,7 +49,7 @@ def run_recorded(
     found = differences(expected, recorder.fingerprint) if expected is not None else []
     if not found:
         if start is not None:
-            runner.restore(load_state(Path(start)))
+            runner.restore(load_state(place_of(Path(start), recorder.rank)))
             recorder.steps, recorder.cursor = runner.step, runner.cursor
         _train(runner, recorder, until, eval_every)
     recorder.close()
@@ -58,7 +58,8 @@ def run_recorded(
 
 def _train(runner: Runner, recorder: Recorder, until: int, eval_every: int) -> None:
     while runner.step < until:
-        recorder.checkpoint_if_due()
+        if recorder.checkpoint_if_due():
+            runner.refetch()  # a replay from here starts its loader here, and so must the recorded run: workers have states of their own
         before = runner.step
         with recorder.step() as step:
             done = runner.micro_step()

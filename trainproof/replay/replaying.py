@@ -49,16 +49,14 @@ def segment_around(tape: Tape, first: int, last: int) -> Segment:
 def replay(tape: Tape, segment: Segment, job: str | None = None) -> Replayed:
     """Run the segment twice in fresh processes. job: where the job is now, by default where it was. Raises TrainproofError."""
     with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
-        tapes: list[Tape] = []
-        for name in ("first", "second"):
-            out = Path(folder) / name
-            said = ask("record", request(tape, out, segment, job))
+        outs = Path(folder) / "first", Path(folder) / "second"
+        for out in outs:
+            said = ask("record", request(tape, out, segment, job), ranks=tape.ranks)
             if said["differences"]:
                 return Replayed(segment, tuple(said["differences"]), None, True, None)
-            tapes.append(Tape(out))
-        between = first_mismatch(tapes[0], tapes[1], segment)
-        mismatch = between or first_mismatch(tape, tapes[0], segment)
-        frame = None if between else _spliced(tape, tapes[0], segment, Path(folder))
+        between = mismatch_of(outs[0], outs[1], segment, tape.ranks)
+        mismatch = between or mismatch_of(tape.folder, outs[0], segment, tape.ranks)
+        frame = None if between else _spliced(tape, Tape(outs[0]), segment, Path(folder))
     if between is not None:
         mismatch = between._replace(
             cause="two replays differ: the job is not repeatable, and nothing can be proved about it; see trainproof record-check"
@@ -66,29 +64,39 @@ def replay(tape: Tape, segment: Segment, job: str | None = None) -> Replayed:
     return Replayed(segment, (), mismatch, between is None, frame)
 
 
-def first_mismatch_of(tape: Tape, segment: Segment, job: str | None = None) -> tuple[list[str], Mismatch | None]:
+def mismatch_once(tape: Tape, segment: Segment, job: str | None = None) -> tuple[list[str], Mismatch | None]:
     """What of the fingerprint differs, and the first place where the segment, run once more, is not the recording."""
     with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
-        said = ask("record", request(tape, Path(folder) / "again", segment, job))
-        return said["differences"], None if said["differences"] else first_mismatch(
-            tape, Tape(Path(folder) / "again"), segment
-        )
+        out = Path(folder) / "again"
+        differences: list[str] = ask("record", request(tape, out, segment, job))["differences"]
+        return differences, None if differences else first_mismatch(tape, Tape(out), segment)
+
+
+def mismatch_of(recorded: Path, again: Path, segment: Segment, ranks: int) -> Mismatch | None:
+    """The first mismatch of two recordings over all ranks; where there are several, it says on which rank it was."""
+    found: list[Mismatch] = []
+    for rank in range(ranks):
+        mismatch = first_mismatch(Tape(recorded, rank), Tape(again, rank), segment)
+        if mismatch is not None:
+            found.append(mismatch._replace(channel=f"{mismatch.channel} on rank {rank}") if ranks > 1 else mismatch)
+    return min(found, key=lambda mismatch: mismatch.step, default=None)
 
 
 def request(tape: Tape, out: Path, segment: Segment, job: str | None = None) -> dict[str, Any]:
     """What a worker is asked for to run a segment of a recorded run. Raises InputError for a run whose job is not known."""
-    named = job or tape.header.get("job")
-    if not isinstance(named, str):
+    named = job or tape.job
+    if named is None:
         raise InputError(f"{tape.folder}: it does not say which job it is of; name it with --job train.py:make")
     return {
         "named": named,
-        "settings": tape.header.get("settings", {}),
+        "settings": tape.settings,
         "out": str(out),
         "until": segment.until,
         "start": str(segment.checkpoint),
-        "eval_every": tape.header.get("eval_every", 0),
-        "keyed": tape.header.get("keyed"),
-        "expected": tape.header.get("fingerprint", {}),
+        "eval_every": tape.eval_every,
+        "keyed": tape.keyed,
+        "hashes": bool(tape.tensors),
+        "expected": tape.fingerprint,
     }
 
 

@@ -37,6 +37,16 @@ class Trace(NamedTuple):
     rows: list[Row]
 
 
+class Traces(NamedTuple):
+    """The traces behind the outcomes: of the uninterrupted run by point of interruption, and of each scenario. own: whether the job's own
+    save() and load() were used. fingerprint: of the process that ran the job."""
+
+    own: bool
+    fingerprint: dict[str, Any]
+    whole: dict[str, Trace]
+    resumed: dict[str, Trace]
+
+
 def run_reference(named: str, settings: dict[str, Any], steps: int, at: int, folder: str, own: bool) -> dict[str, Any]:
     """The uninterrupted run: its states at the points of interruption go into `folder`, its trace from each on is returned."""
     runner = Runner(make_job(Target(named, settings)))
@@ -45,12 +55,13 @@ def run_reference(named: str, settings: dict[str, Any], steps: int, at: int, fol
             f"the job's data ended after {runner.step} steps, before step {at} at which it was to be interrupted"
         )
     traces: dict[str, Any] = {"boundary": {"point": _taken(runner, Path(folder) / "boundary", own), "rows": []}}
-    before = runner.step
+    before, mid = runner.step, False
     for row in runner.rows(steps):
         for trace in traces.values():
             trace["rows"].append(row)
-        if "mid-accumulation" not in traces and runner.step == before and not row.updated:
-            traces["mid-accumulation"] = {"point": _taken(runner, Path(folder) / "mid", own), "rows": []}
+        if not mid and runner.step == before and not row.updated:
+            mid, point = True, _taken(runner, Path(folder) / "mid", own)
+            traces |= {"mid-accumulation": {"point": point, "rows": []}} if point is not None else {}
     write_checkpoint(Path(folder) / "end", runner.capture(), {"step": runner.step})
     return {
         "traces": traces,
@@ -59,14 +70,15 @@ def run_reference(named: str, settings: dict[str, Any], steps: int, at: int, fol
     }
 
 
-def _taken(runner: Runner, folder: Path, own: bool) -> dict[str, str]:
-    """The channels of the state at this point; the state itself goes into `folder`, as the job saves it too."""
+def _taken(runner: Runner, folder: Path, own: bool) -> dict[str, str] | None:
+    """The channels of the state at this point; the state itself goes into `folder`, as the job saves it too. None where it cannot."""
     write_checkpoint(folder, runner.capture(), {"step": runner.step})
     save = getattr(runner.job, "save", None)
     if own and save is not None:
         own_folder = folder.with_name(f"{folder.name}-own")
         own_folder.mkdir(parents=True, exist_ok=True)
-        save(own_folder, runner.cursor)
+        if save(own_folder, runner.cursor) is False:
+            return None
     return runner.channels()
 
 
@@ -126,8 +138,8 @@ def largest_error(mine: Any, theirs: Any) -> float:
 
 def resume_outcomes(
     target: Target, scenarios: Sequence[Scenario] | None, *, steps: int, at: int, folder: Path
-) -> tuple[list[Outcome], dict[str, Any]]:
-    """The outcomes of the scenarios, and the reference's answer. scenarios: None for what the job itself can do: its own save() and load()
+) -> tuple[list[Outcome], Traces]:
+    """The outcomes of the scenarios, and the traces behind them. scenarios: None for what the job itself can do: its own save() and load()
     where it has them, else all of its declared state, at a boundary and, where it accumulates gradients, between two micro-batches.
 
     Raises TrainproofError when the job cannot be made or fails.
@@ -141,8 +153,11 @@ def resume_outcomes(
         scenarios = [Scenario(point, point, own=reference["own"]) for point in traces]
     usable = [scenario for scenario in scenarios if scenario.point in traces]
     answers = ask("resumed", {**common, "scenarios": usable})
-    found = [_outcome(s, traces[s.point], _trace(a), a["errors"]) for s, a in zip(usable, answers, strict=True)]
-    return [_confirmed(outcome, found, traces, common) for outcome in found], reference
+    resumed = {s.name: _trace(a) for s, a in zip(usable, answers, strict=True)}
+    found = [_outcome(s, traces[s.point], resumed[s.name], a["errors"]) for s, a in zip(usable, answers, strict=True)]
+    return [_confirmed(outcome, found, traces, common) for outcome in found], Traces(
+        reference["own"], reference["fingerprint"], traces, resumed
+    )
 
 
 def _trace(answer: Mapping[str, Any]) -> Trace:

@@ -61,6 +61,10 @@ class Runner:
         self.step += result.updated
         return batch, result
 
+    def refetch(self) -> None:
+        """Ask the job for its batches anew before the next one, as a run that starts from here does."""
+        self._batches = None
+
     def rows(self, until: int, channels: bool = True) -> Iterator[Row]:
         """A row a micro-batch until `until` optimizer steps are made, or the data ends."""
         while self.step < until:
@@ -113,6 +117,11 @@ class Runner:
 
     def restore(self, state: Mapping[str, Any], without: frozenset[str] = frozenset()) -> None:
         """Put a state back, but for the parts named in `without` (a channel such as "rng" or "rng.torch")."""
+        self.step = int(state["stream"]["step"])
+        self.cursor = 0 if "stream" in without else int(state["stream"]["cursor"])
+        seek = getattr(self.job, "seek", None)
+        if seek is not None:
+            seek(self.cursor)
         for name, part in self.job.stateful.items():
             if name in state and name not in without:
                 part.load_state_dict(copied(state[name]))
@@ -120,9 +129,7 @@ class Runner:
             self._set_grads(state.get("gradients", {}))
         if "rng" in state and "rng" not in without:
             restore_rng(state["rng"], frozenset(name.removeprefix("rng.") for name in without))
-        self.step = int(state["stream"]["step"])
-        self.cursor = 0 if "stream" in without else int(state["stream"]["cursor"])
-        self._batches = None
+        self.refetch()
 
     def restore_parts(self, state: Mapping[str, Any], parts: frozenset[str]) -> None:
         """Put back only the parts named, over what is there."""
@@ -135,7 +142,7 @@ class Runner:
             restore_rng(state["rng"])
         if "stream" in parts:
             self.cursor = int(state["stream"]["cursor"])
-            self._batches = None
+            self.refetch()
 
     def channels(self) -> dict[str, str]:
         """A digest of each channel of the state."""

@@ -35,7 +35,8 @@ def collapse_cause(seen: Experiment, t: ExperimentThresholds) -> Iterator[Sighti
     neither helps. From checkpoints alone, with the order of the data unknown, at most PROBABLE: under 8 of 8 reconstructed orders.
 
     False positives
-    None is named for a loss that rises by less than 5 % or by less than 5 times its own noise. A transient spike of the training loss
+    None is named for a held-out loss that rises by less than 25 %, than a tenth of what had been learned, or than 5 times its own noise (less where
+    it stays). Its noise must be under 5 %: made healthy runs named something in 0.3 % of cases at most. A transient spike of the training loss
     never counts.
 
     What to try
