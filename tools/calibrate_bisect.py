@@ -100,8 +100,8 @@ def _settled(tries: list[Try]) -> int:
 
 def table(trials: list[Trial]) -> list[str]:
     lines = [
-        "| fault | runs | named | wrongly | replays (median, most) | within 2 log2(n) + 5 | steps replayed / recorded |",
-        "|---|---|---|---|---|---|---|",
+        "| fault | runs | named | wrongly | replays (median, most) | within 2 log2(n) + 5 | with sample and class (most) | steps replayed / recorded |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for fault in TRIALS:
         mine = [t for t in trials if t.fault == fault]
@@ -111,7 +111,7 @@ def table(trials: list[Trial]) -> list[str]:
         middle = replays[len(replays) // 2]
         lines.append(
             f"| {fault.replace('_', ' ')} | {len(mine)} | {sum(t.named for t in mine)} | {sum(t.wrong for t in mine)} "
-            f"| {middle}, {replays[-1]} | {within} of {len(mine)} | {share:.2f} |"
+            f"| {middle}, {replays[-1]} | {within} of {len(mine)} | {max(t.every for t in mine)} | {share:.2f} |"
         )
     return lines
 

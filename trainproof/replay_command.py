@@ -41,7 +41,7 @@ def run_record(
     """Record a job, or run a script that uses the Recorder. The script finds the folder in TRAINPROOF_RUN. Raises TrainproofError."""
     if ":" not in Path(job).name:
         done = subprocess.run([sys.executable, job, *arguments], env={**os.environ, "TRAINPROOF_RUN": out}, check=False)  # noqa: S603  the user's own script
-        return done.returncode
+        return done.returncode if done.returncode >= 0 else 128 - done.returncode  # as shells tell of a signal
     if arguments:
         raise UsageError(f"{arguments[0]!r}: a job takes its settings by --set NAME=VALUE")
     request = {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from trainproof.record.framework import torch
 from trainproof.replay.demo import Demo
+from trainproof.replay.job import StepResult
 
 FILE = __file__
 
@@ -104,4 +106,93 @@ def pulsed(settings: dict[str, Any]) -> Demo:
     """Its schedule raises the rate to 0.5 for three updates from the 45th on."""
     job = Demo(0)
     job.scheduler.lr_lambdas = [lambda i: 500.0 if 44 <= i < 47 else 1.0]
+    return job
+
+
+class Several(Demo):
+    """Settings: threads, bf16, compile, workers: each as a training may have it."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__(0)
+        if "threads" in settings:
+            torch().set_num_threads(settings["threads"])
+        self.workers = int(settings.get("workers", 0))
+        self.bf16 = bool(settings.get("bf16"))
+        if settings.get("compile"):
+            self.model.compile(backend="eager")
+
+    def batches(self, cursor: int) -> Iterator[Any]:
+        """From a DataLoader; its workers are seeded by torch's generator where it is made."""
+        rows = [self.ids(i) for i in range(cursor, cursor + 40)]
+        loader = torch().utils.data.DataLoader(
+            _Drawing(self.data), batch_sampler=rows, num_workers=self.workers, generator=torch().Generator()
+        )
+        for i, words in enumerate(loader, cursor + 1):
+            yield {"words": words, "last": i % 2 == 0}
+
+    def step(self, batch: Any) -> StepResult:
+        with torch().autocast("cpu", torch().bfloat16, enabled=self.bf16):
+            return super().step(batch)
+
+
+class _Drawing:
+    """A data set that draws from torch's generator for every sample."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, i: int) -> Any:
+        row = self.data[i].clone()
+        row[int(torch().randint(len(row), ()))] = 1
+        return row
+
+
+def several(settings: dict[str, Any]) -> Several:
+    return Several(settings)
+
+
+class _Ranks(Demo):
+    """On two ranks, by gloo: each trains on its own half of every batch."""
+
+    def __init__(self) -> None:
+        torch().distributed.init_process_group("gloo")
+        super().__init__(0)
+        self.rank = torch().distributed.get_rank()
+        self.net = torch().nn.parallel.DistributedDataParallel(self.model)
+
+    def batches(self, cursor: int) -> Iterator[Any]:
+        for batch in super().batches(cursor):
+            yield {**batch, "words": batch["words"][2 * self.rank : 2 * self.rank + 2]}
+
+    def step(self, batch: Any) -> StepResult:
+        whole, self.model = self.model, self.net
+        try:
+            return super().step(batch)
+        finally:
+            self.model = whole
+
+
+def ranks(settings: dict[str, Any]) -> Demo:
+    return _Ranks()
+
+
+def changing(settings: dict[str, Any]) -> Demo:
+    """Its data are others where the environment says so."""
+    job = Demo(0)
+    job.data = (job.data + int(os.environ.get("TRAINPROOF_TEST_DATA", "0"))) % 32
+    return job
+
+
+def failing(settings: dict[str, Any]) -> Demo:
+    """Its data are gone after five micro-batches."""
+    job, batches = Demo(0), Demo.batches
+
+    def gone(cursor: int) -> Any:
+        yield from itertools.islice(batches(job, cursor), 5 - cursor)
+        raise OSError("gone")
+
+    job.batches = gone  # type: ignore[method-assign]
     return job

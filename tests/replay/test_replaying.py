@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import runner
 from tests.replay import jobs
 from trainproof.errors import InputError
 from trainproof.record.storage import load_state
@@ -60,11 +61,50 @@ def test_a_replay_is_the_same_bits_and_a_corrupted_gradient_is_found(
 
 
 @frameworks
-def test_another_number_of_threads_is_not_comparable(tmp_path: Path) -> None:
-    tape = recorded(tmp_path / "run", steps=4)
-    threads = tape.header["fingerprint"]["threads"]
-    tape.header["fingerprint"]["threads"] = threads + 1
-    assert replay(tape, segment_around(tape, 1, 2)).differences == (f"threads was {threads + 1}, is {threads}",)
+@pytest.mark.parametrize(
+    "settings", [{"threads": 2}, {"bf16": True}, {"workers": 2}, {"compile": True, "bf16": True, "threads": 2}], ids=str
+)
+def test_a_replay_is_the_same_bits_under_the_same_settings(tmp_path: Path, settings: dict[str, Any]) -> None:
+    tape = recorded(tmp_path / "run", f"{jobs.FILE}:several", settings=settings, hashes=True)
+    again = replay(tape, segment_around(tape, 5, 8))
+    assert (again.mismatch, again.differences, again.repeatable) == (None, (), True)
+    assert tape.fingerprint["compile"] is bool(settings.get("compile"))
+
+
+@frameworks
+def test_two_ranks_are_replayed_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["record", f"{jobs.FILE}:ranks", "--out", str(tmp_path / "run"), "--steps=6", "--checkpoint-every=3"]
+    assert runner(monkeypatch, capfd)(*command, "--ranks=2").code == 0
+    tape = Tape(tmp_path / "run")
+    assert (tape.ranks, list(tape.checkpoints()), tape.fingerprint["world_size"]) == (2, [0, 3, 6], 2)
+    other = Tape(tmp_path / "run", 1)
+    assert tape.steps[4]["params"] == other.steps[4]["params"]
+    assert tape.steps[4]["batch"] != other.steps[4]["batch"]
+    again = replay(tape, segment_around(tape, 4, 6))
+    assert (again.mismatch, again.differences, again.repeatable) == (None, (), True)
+    # a rank whose recording differs is told
+    rows = (tape.folder / "steps-1.jsonl").read_text().replace(other.steps[5]["batch"], "0" * 16)
+    (tape.folder / "steps-1.jsonl").write_text(rows)
+    mismatch = replay(tape, segment_around(tape, 4, 6)).mismatch
+    assert mismatch is not None
+    assert (mismatch.step, mismatch.channel) == (5, "batch contents on rank 1")
+    (tape.checkpoints()[3].with_name("rank-1-step-00000003") / "manifest.json").unlink()
+    assert list(tape.checkpoints()) == [0, 6]
+
+
+@frameworks
+def test_another_process_is_not_comparable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tape = recorded(tmp_path / "run", f"{jobs.FILE}:several", steps=2, settings={"threads": 1})
+    segment = segment_around(tape, 1, 2)
+    tape.settings["threads"] = 2
+    assert replay(tape, segment).differences == ("threads was 1, is 2",)
+    tape.settings.update(threads=1, compile=True)
+    assert replay(tape, segment).differences == ("compile was False, is True",)
+    tape.settings["compile"] = False
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+    assert replay(tape, segment).differences[0].endswith("is DEFAULT")
 
 
 @frameworks
@@ -101,7 +141,7 @@ for batch in rec.batches(data):
         step.log(accuracy=0.5)
     if rec.cursor == 5:
         rec.evaluated(eval_loss=1.5)
-        os._exit(9)
+        os.kill(os.getpid(), 9)
 """
 
 
@@ -110,7 +150,7 @@ def test_a_loop_of_ones_own_that_is_killed(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "trainproof", "record", str(tmp_path / "train.py"), "--out", str(tmp_path / "run")]
     done = subprocess.run(command, check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-    assert done.returncode == 9
+    assert done.returncode == 128 + 9
     tape = Tape(tmp_path / "run")
     assert list(tape.steps) == [1, 2, 3, 4]  # the third batch was a micro-batch of the third step
     assert [row["cursor"] for row in tape.steps.values()] == [1, 2, 4, 5]

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def write_checkpoint(folder: Path, state: dict[str, Any], about: dict[str, Any])
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     try:
         temporary.mkdir(parents=True)
-        _write(temporary / STATE, _safetensors(tensors))
+        _write(temporary / STATE, safetensors_of(tensors))
         _write(temporary / MANIFEST, [json.dumps(manifest).encode()])
         if folder.exists():
             shutil.rmtree(folder)
@@ -49,7 +50,8 @@ def write_checkpoint(folder: Path, state: dict[str, Any], about: dict[str, Any])
         raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
 
 
-def _safetensors(tensors: dict[str, Raw]) -> list[Any]:
+def safetensors_of(tensors: dict[str, Raw]) -> list[Any]:
+    """The parts of a safetensors file, in order."""
     header, at = {}, 0
     for name, raw in tensors.items():
         header[name] = {"dtype": CODES[raw.dtype], "shape": list(raw.shape), "data_offsets": [at, at + len(raw.data)]}
@@ -81,7 +83,14 @@ def open_state(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The manifest, and the state with a `Tensor` for every tensor: nothing of it is loaded. Raises InputError."""
     manifest = read_manifest(folder)
     places = {tensor.name: tensor for tensor in read_safetensors(folder / STATE)[0]}
-    return manifest, decode(manifest["state"], lambda name, _: _placed(places, name))
+    return manifest, _decoded(folder, manifest["state"], lambda name, _: _placed(places, name))
+
+
+def _decoded(folder: Path, skeleton: dict[str, Any], tensor: Callable[[str, bool], Any]) -> dict[str, Any]:
+    try:
+        return {name: decode(part, tensor) for name, part in skeleton.items()}
+    except RecursionError:
+        raise InputError(f"{folder}: a broken checkpoint: its state is nested too deeply") from None
 
 
 def _placed(places: dict[str, Tensor], name: str) -> Tensor:
@@ -95,9 +104,13 @@ def load_state(folder: Path) -> dict[str, Any]:
     from trainproof.record.framework import torch
 
     manifest = read_manifest(folder)
-    data = (folder / STATE).read_bytes()
+    try:
+        data = (folder / STATE).read_bytes()
+    except OSError as error:
+        raise InputError(f"{folder / STATE}: cannot be read ({error.strerror})") from None
     places = {tensor.name: tensor for tensor in read_safetensors(folder / STATE)[0]}
-    digests = manifest.get("sha256", {})
+    digests = manifest.get("sha256")
+    digests = digests if isinstance(digests, dict) else {}
 
     def load(name: str, array: bool) -> Any:
         place = _placed(places, name)
@@ -113,4 +126,4 @@ def load_state(folder: Path) -> dict[str, Any]:
             else torch().empty(place.shape, dtype=dtype)
         )
 
-    return {name: decode(part, load) for name, part in manifest["state"].items()}
+    return _decoded(folder, manifest["state"], load)

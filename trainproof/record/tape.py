@@ -28,9 +28,9 @@ class TapeWriter:
             folder.mkdir(parents=True, exist_ok=True)
             self._steps: BinaryIO = (folder / f"steps-{rank}.jsonl").open("wb")
             self._tensors: BinaryIO = (folder / f"tensors-{rank}.bin").open("wb")
+            self.row({"recording": KIND, **header})
         except OSError as error:
             raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
-        self.row({"recording": KIND, **header})
 
     def row(self, row: dict[str, Any], tensors: bytes = b"") -> None:
         """One row, and what belongs to it by tensor."""

@@ -235,13 +235,15 @@ def _proved(
 
 
 def _kind(bench: Bench, tape: Tape, start: int, starts: Sequence[int], until: int, culprit: Change) -> tuple[str, str]:
-    """DATA where the culprit collapses another healthy checkpoint too, DATA x STATE where it does not."""
+    """DATA where the culprit collapses other healthy checkpoints too, the first and one in the middle; DATA x STATE where it does not."""
     others = [step for step in starts if step < start and step in (0, *tape.steps)]
     if not others:
         return "DATA x STATE", "there is no other healthy checkpoint to try it from"
-    other = others[len(others) // 2]
-    place = {step: int(tape.steps[step]["cursor"]) if step in tape.steps else 0 for step in (start, other)}
-    moved = culprit._replace(only=True, shift=place[start] - place[other])
-    if bench.collapsed(other, other + until - start, moved):
-        return "DATA", f"it collapses the checkpoint of step {other} too"
-    return "DATA x STATE", f"the checkpoint of step {other} trains on it without a collapse"
+    tried = dict.fromkeys((others[0], others[len(others) // 2]))
+    place = {step: int(tape.steps[step]["cursor"]) if step in tape.steps else 0 for step in (start, *tried)}
+    for other in tried:
+        moved = culprit._replace(only=True, shift=place[start] - place[other])
+        if not bench.collapsed(other, other + until - start, moved):
+            return "DATA x STATE", f"the checkpoint of step {other} trains on it without a collapse"
+    plural = "s" if len(tried) > 1 else ""
+    return "DATA", f"it collapses the checkpoint{plural} of step{plural} {' and '.join(map(str, tried))} too"

@@ -17,6 +17,9 @@ from trainproof.readers.discover import read_logs
 from trainproof.record.tape import Tape
 from trainproof.replay.worker import ask
 
+#: of one step
+MOST_MICRO_BATCHES = 100_000
+
 
 class Segment(NamedTuple):
     """What is run again: from the checkpoint after step `start` until step `until`."""
@@ -169,6 +172,10 @@ def plan(tape: Tape, steps: Sequence[int]) -> dict[str, Any]:
         if row is None:
             raise InputError(f"{tape.folder}: step {step} was not recorded; steps {ordered[0]} to {ordered[-1]} were")
         before = tape.steps.get(step - 1, {}).get("cursor", row["cursor"] - 1)
+        if not 0 <= row["cursor"] - before <= MOST_MICRO_BATCHES:
+            raise InputError(
+                f"{tape.folder}: a broken recording: {row['cursor'] - before} micro-batches in step {step}"
+            )
         cursors += range(before, row["cursor"])
     samples = [sample for step in steps for sample in tape.steps[step].get("ids", [])]
     return {

@@ -171,14 +171,15 @@ def _outcome(scenario: Scenario, reference: Trace, resumed: Trace, errors: Seque
     short = len(reference.rows) != len(resumed.rows)
     first = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs) if short else None)
     differing: tuple[str, ...] = ()
+    same_ids = False
     if first is not None and first < len(pairs):
-        differing = _differing(*pairs[first])
+        differing, same_ids = _differing(*pairs[first]), pairs[first][0].ids is not None
     return Outcome(
         scenario,
         exact=first is None and not at_once,
         first_step=None if first is None else reference.rows[min(first, len(reference.rows) - 1)].step,
         channels=at_once or differing,
-        missing=_parts(at_once) or _guess(differing),
+        missing=_parts(at_once) or _guess(differing, same_ids),
         confirmed=False,
         parameter_error=errors[0],
         optimizer_error=errors[1],
@@ -198,14 +199,17 @@ def _parts(channels: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.partition(".")[0] for name in channels))
 
 
-def _guess(channels: Sequence[str]) -> tuple[str, ...]:
-    """What may be missing where every declared part was put back: something that the job does not declare."""
+def _guess(channels: Sequence[str], same_ids: bool) -> tuple[str, ...]:
+    """What may be missing where every declared part was put back: something that the job does not declare. same_ids: the samples are known,
+    and are the same."""
     if not channels:
         return ()
     if "ids" in channels:
         return ("the order of the data, which depends on more than the position",)
     if "input" in channels:
-        return ("a private generator of the data",)
+        return (
+            "a private generator of the data" if same_ids else "the position in the data, or a private generator of it",
+        )
     return ("state that the job does not declare in `stateful`",)
 
 
@@ -231,10 +235,10 @@ def _confirmed(
     ]
     tried = [scenario._replace(patched=patch) for patch in patches]
     answers = ask("resumed", {**common, "scenarios": tried})
-    exact = [_outcome(s, traces[s.point], _trace(a), a["errors"]).exact for s, a in zip(tried, answers, strict=True)]
-    needed = (
-        tuple(part for part, still in zip(outcome.missing, exact[1:], strict=False) if not still)
-        if len(exact) > 1
-        else outcome.missing
-    )
-    return outcome._replace(missing=needed or outcome.missing, confirmed=exact[0] and bool(needed))
+    patched = [_outcome(s, traces[s.point], _trace(a), a["errors"]) for s, a in zip(tried, answers, strict=True)]
+    if not patched[0].exact:
+        return outcome._replace(missing=(*outcome.missing, *patched[0].missing))
+    if len(patched) == 1:
+        return outcome._replace(confirmed=True)
+    needed = tuple(part for part, without in zip(outcome.missing, patched[1:], strict=True) if not without.exact)
+    return outcome._replace(missing=needed or outcome.missing, confirmed=bool(needed))

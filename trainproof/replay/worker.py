@@ -67,7 +67,8 @@ def ask(
                 )
         _ended(started)
         said = [_said(*one) for one in zip(started, answers, errors, strict=True)]
-    failed = next((one for one in said if "error" in one), None)
+    # what a rank says of itself goes before what became of those that waited for it
+    failed = max((one for one in said if "error" in one), key=lambda one: one["told"], default=None)
     if failed is not None:
         raise (UsageError if failed["usage"] else InputError)(failed["error"])
     return said[0]["answer"]
@@ -103,7 +104,7 @@ def _said(process: subprocess.Popen[bytes], answer: Path, error: Path) -> dict[s
         return said
     last = error.read_text("utf-8", "replace").strip().splitlines()[-1:]
     told = f"the job's process ended with code {process.returncode}{f': {last[0][:300]}' if last else ''}"
-    return {"error": told, "usage": False}
+    return {"error": told, "usage": False, "told": False}
 
 
 def main(question: str, answer: str) -> int:
@@ -113,7 +114,7 @@ def main(question: str, answer: str) -> int:
     try:
         said = {"answer": task(**request)}
     except TrainproofError as error:
-        said = {"error": str(error), "usage": isinstance(error, UsageError)}
+        said = {"error": str(error), "usage": isinstance(error, UsageError), "told": True}
     written = Path(answer).with_suffix(".tmp")
     written.write_text(json.dumps(said))
     written.rename(answer)

@@ -31,7 +31,7 @@ def collapse_cause(seen: Experiment, t: ExperimentThresholds) -> Iterator[Sighti
 
     Formula
     Named is only what is necessary (replaced, the collapse does not come) and sufficient (with only it left, it comes). DATA: it collapses
-    another healthy checkpoint too; DATA x STATE: it does not; LEARNING RATE: harmless data collapses, and a held rate does not; STATE:
+    two other healthy checkpoints too; DATA x STATE: it does not; LEARNING RATE: harmless data collapses, and a held rate does not; STATE:
     neither helps. From checkpoints alone, with the order of the data unknown, at most PROBABLE: under 8 of 8 reconstructed orders.
 
     False positives
