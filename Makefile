@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run-installed
 DEV := $(VENV)/.dev-installed
 
-.PHONY: demo test check fuzz format lint types generated write-generated goldens calibrate bench test-frameworks clean
+.PHONY: demo test check fuzz format lint types generated write-generated goldens calibrate bench proofs test-frameworks clean
 
 demo: $(RUN)  ## judge a diverged run of the gallery and show the evidence
 	@$(BIN)/trainproof epoch examples/gallery/lr_hot/trainer_state.json; test $$? -eq 1  # a FAIL exits 1
@@ -48,6 +48,12 @@ bench: $(DEV)  ## measure speed as ratios against named libraries
 
 fuzz: $(DEV)  ## read 10,000 damaged logs a format (about an hour)
 	$(BIN)/python -m tools.fuzz
+
+proofs: $(DEV)  ## measure replay, resume and bisection, and what they cost (installs torch; about half an hour)
+	$(BIN)/python -m pip install -q torch -c constraints-dev.txt
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.calibrate_bisect --write
+	OMP_NUM_THREADS=1 $(BIN)/trainproof resume demo --seeds 5
+	$(BIN)/python -m benchmarks.proofs
 
 test-frameworks: $(DEV)  ## compare the readers with the frameworks' own, and run the callbacks in real trainings (installs the frameworks)
 	$(BIN)/python -m pip install -q -r tests/data/requirements-readers.txt -c constraints-dev.txt

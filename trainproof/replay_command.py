@@ -79,7 +79,7 @@ def run_replay(
         tell(
             f"{plan_file}: the batches of steps {window.start} to {window.stop - 1}; leave them out with trainproof.SkippingDataLoader"
         )
-    tell(f"replaying steps {segment.start + 1} to {segment.until}, twice")
+    tell(f"replaying steps {segment.start + 1} to {segment.until} of {job or tape.job}, twice")
     report = report_of([_report(run, tape, replay(tape, segment, job), sought, rules)], "replay")
     give_report(report, options)
     if not options.no_html:
