@@ -36,6 +36,11 @@ def test_a_falling_loss_in_bfloat16_is_no_plateau() -> None:
         assert judge_run(synthetic.as_frame(synthetic.quantised(1500, 0.05, seed))).verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize("seed", [21, 25, 37, 49])
+def test_outliers_of_heavy_tails_that_meet_by_chance_are_no_spike(seed: int) -> None:
+    assert judge_run(synthetic.frame_of("heavy_tailed", 1500, 0.2, seed)).verdict is Verdict.PASS
+
+
 @pytest.mark.parametrize("cell", [cell for cell in FAULTS if cell.n <= 600], ids=_name)
 def test_faults_are_caught(cell: Cell) -> None:
     outcome = measure(cell._replace(seeds=SEEDS))

@@ -75,6 +75,14 @@ def as_resumed(columns: Columns) -> Frame:
     return frame.replace(segments=(Segment(1, n // 2, "start"), Segment(n // 2 + 1, n, f"resume at step {n // 2 + 1}")))
 
 
+def frame_of(kind: str, n: int, sigma: float, seed: int) -> Frame:
+    """A run of one of the kinds of this module, named by its function; "resumed" is a healthy one that resumed cleanly."""
+    if kind == "resumed":
+        return as_resumed(healthy(n, sigma, seed))
+    columns: Columns = globals()[kind](n, sigma, seed)
+    return as_frame(columns)
+
+
 def drift(n: int, sigma: float, seed: int) -> Columns:
     """The loss creeps up by 45 % over the last half."""
     run = healthy(n, sigma, seed)

@@ -102,7 +102,7 @@ def loss_spike_episode(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     Formula
     M, S, H = median, max(1.4826 MAD, 0.02 M, print quantum) and 95th percentile of the 64 (at least 20) records that end 5 before; fires
     when the median of 5 is >= M + 5 S, >= 1.10 M, > H, and log(median of 5 / M) >= 4 S / M. At once: one record with z >= 8 and >= 1.5 M
-    beside a corroborating record within 2 records.
+    beside a corroborating record within 2 records, unless more such records have stood alone so far than beside one.
 
     False positives
     Isolated outliers (a median of 5 ignores them); batches of two kinds (no spike where the 512 records before went two thirds as
@@ -158,10 +158,12 @@ def _immediate(frame: Frame, loss: Series, t: LossThresholds) -> list[Episode]:
         high = high[
             (rise > 0) & (rise >= (t.fast_ratio - 1) * np.abs(base.median[high])) & (high >= t.fast_min_records)
         ]
-    found = []
+    found, lone = [], 0
     for index in high.tolist():
         what, more = _corroboration(frame, loss, index, t)
-        if what:
+        if not what:
+            lone += 1
+        elif lone <= len(found):  # where most outliers stand alone, the others do not come together but by chance
             found.append(
                 Episode(index, index, index + 1, float(base.median[index]), float(base.scale[index]), what, more)
             )
