@@ -210,6 +210,15 @@ def test_exact_repeats_are_dropped_and_counted(copies: int, n: int, whole: bool)
     assert (told.kind, told.count, told.of) == ("duplicates", n * (copies - 1), n * copies)
 
 
+@pytest.mark.parametrize("rounds", [3, 6])
+def test_exact_restarts_from_one_step_are_a_loop(rounds: int) -> None:
+    steps = [*range(1, 41), *(rounds * [*range(31, 41)])]
+    values = falling(40)
+    run = only(log_of(steps, [values[step - 1] for step in steps]))
+    assert [(r.kind, r.first_step, r.last_step) for r in run.repairs] == rounds * [("overlap", 31, 40)]
+    assert points(run) == list(enumerate(values, 1))
+
+
 def test_the_first_lines_printed_twice() -> None:
     steps = [*range(1, 11), *range(1, 11), *range(200, 2200, 200)]
     values = [*falling(10), *falling(10), *falling(10, seed=1)]

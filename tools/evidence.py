@@ -13,7 +13,7 @@ from typing import NamedTuple
 from trainproof.api import compare, judge
 from trainproof.rules import own_rules
 from trainproof.rules.registry import APART, COMPARISON
-from trainproof.verdict import Finding, RunReport, Severity
+from trainproof.verdict import SEVERITY_RANK, Finding, RunReport, Severity
 
 LOG = "trainer_state.json"
 LOOP_LOG = "metrics.jsonl"
@@ -33,14 +33,51 @@ EXPECTED = {
     ),
     "overfit": ("WARN", "16 training sequences"),
 }
-#: the same for runs of plain loops, which are not compared with the fine-tunes
+#: the same for runs that are not compared with the fine-tunes
 LOOPS = {
     "experts": ("PASS", "healthy mixture of experts"),
     "experts_collapsed": ("FAIL", "no load-balancing loss"),
     "adversaries": ("PASS", "healthy adversaries"),
     "adversaries_lost": ("WARN", "the generator does not learn: the discriminator wins"),
+    "critics": ("PASS", "healthy Wasserstein game"),
+    "critics_clipped": ("FAIL", "the critic's weights are clipped to 0.001: neither side has anything to follow"),
+    "density": ("PASS", "healthy fit of a density: a loss below 0"),
     "losses_kept": ("PASS", "healthy loop that keeps its losses as numbers"),
-    "graphs_kept": ("WARN", "the sum of the losses keeps the graph of every step"),
+    "graphs_kept": ("FAIL", "the sum of the losses keeps the graph of every step, until the memory is full"),
+    "timed": ("PASS", "healthy loop that logs its times"),
+    "data_searched": ("WARN", "the loader reads its file from the beginning for each batch"),
+    "hooks_kept": ("FAIL", "the hooks of every step stay"),
+    "evaluated_each_step": ("FAIL", "from the middle on 16 batches are evaluated after each step"),
+    "course": ("PASS", "healthy plain loop"),
+    "warmup_in_epochs": ("FAIL", "the scheduler is stepped once an epoch"),
+    "scheduler_four_times": ("FAIL", "the scheduler is stepped four times a step"),
+    "poisoned_shard": ("WARN", "ten batches of random bytes"),
+    "one_hot_step": ("FAIL", "one step at a thousand times the rate"),
+    "in_order": ("PASS", "healthy, the data in one order in every epoch"),
+    "another_optimizer": ("FAIL", "the same; the optimizer holds the weights of a copy"),
+    "resumed": ("PASS", "healthy: a crash and a clean resume"),
+    "resumed_without_weights": ("FAIL", "a resume with new weights"),
+    "resumed_without_optimizer": ("WARN", "a resume with a new optimizer"),
+    "resumed_without_scheduler": ("FAIL", "a resume with a new scheduler"),
+    "resumed_without_sampler": ("FAIL", "a resume that reads the data from the beginning"),
+    "restart_loop": ("FAIL", "five restarts that die at the same step"),
+    "lengths_mixed": ("PASS", "healthy: batches of three kinds in random order"),
+    "lengths_in_stretches": ("WARN", "batches of one kind twelve times in a row"),
+    "stock": ("PASS", "healthy, from scratch"),
+    "batch_of_one": ("PASS", "healthy: one sequence a batch"),
+    "warmup_stable_decay": ("PASS", "healthy: a constant rate with a decay at the end"),
+    "curriculum": ("PASS", "healthy: texts that repeat themselves come first"),
+    "epochs": ("PASS", "healthy: four epochs"),
+    "eval_leaked": ("WARN", "the evaluation texts are among the training texts"),
+    "warmup_ignored": ("WARN", "a schedule that has no warm-up, though one is declared"),
+    "accumulation": ("PASS", "healthy: four micro-batches a step"),
+    "accumulation_summed": ("FAIL", "a loss that is not divided by the number of micro-batches"),
+    "all_masked": ("FAIL", "every label masked: the logger's filter writes 0"),
+    "dpo": ("PASS", "healthy preference training"),
+    "dpo_hot": ("WARN", "a hundred times the rate"),
+    "grpo": ("PASS", "healthy group-relative training"),
+    "grpo_hot": ("FAIL", "a hundred times the rate"),
+    "grpo_other_end": ("FAIL", "an end token that the model never writes"),
     "preferences": ("PASS", "healthy preference training"),
     "preferences_other_reference": ("FAIL", "the reference is another model than the start of the policy"),
     "rewards": ("PASS", "healthy group-relative policy"),
@@ -79,8 +116,40 @@ def _logs(run: Path) -> Iterator[tuple[Path, int]]:
         yield log, int(json.loads(metadata.read_text(encoding="utf-8"))["seed"]) if metadata.exists() else 42
 
 
-def evidence_matrix(gallery: Path) -> str:
-    judged = judged_gallery(gallery)
+def evidence_of_rules(judged: list[Judged]) -> str:
+    """What each rule's page says of the gallery, as JSON: code -> the run that shows it best, and what was said of healthy runs."""
+    found: dict[str, dict[str, object]] = {}
+    healthy = [j.report for j in judged if DESERVED[j.run][0] == "PASS"]
+    for code, rule in own_rules().items():
+        if rule.family in APART:
+            continue
+        told = [(j, f) for j in judged for f in _all_findings(j.report) if f.rule == code]
+        silent = sum(code in report.checked and code not in _flagged(report) for report in healthy)
+        found[code] = {"silent": silent, "of": sum(code in report.checked for report in healthy), "shown": []}
+        if told:
+            best = min(told, key=lambda pair: SEVERITY_RANK[pair[1].severity])[0].run
+            found[code]["shown"] = [_shown(best, [(j.seed, f) for j, f in told if j.run == best])]
+            found[code]["others"] = [run for run in dict.fromkeys(j.run for j, _ in told) if run != best]
+    return json.dumps(found, indent=1, sort_keys=True) + "\n"
+
+
+def _shown(run: str, told: list[tuple[int, Finding]]) -> dict[str, object]:
+    """A run, what is wrong with it, in which seeds a rule spoke, and what it said of the first."""
+    finding = told[0][1]
+    return {
+        "run": run,
+        "fault": DESERVED[run][1],
+        "seeds": {str(seed): f.severity.value for seed, f in told},
+        "said": finding.message,
+        "cited": [
+            f"{e.metric}  step {e.step}  {e.value if isinstance(e.value, str) else f'{e.value:.6g}'}"
+            for e in finding.evidence[:4]
+        ],
+    }
+
+
+def evidence_matrix(gallery: Path, judged: list[Judged]) -> str:
+    """The page, as Markdown."""
     lines = [
         "# Evidence matrix",
         "",
@@ -110,9 +179,7 @@ def evidence_matrix(gallery: Path) -> str:
             continue
         cells = ["".join(_mark(code, j.report) for j in judged if j.run == run).strip() for run in runs]
         lines.append(f"| [{code}]({rule.page}) {rule.name} | {' | '.join(cells)} |")
-    lines += ["", "## Which rule alone catches each run", ""]
-    lines += [_alone(run, [j.report for j in judged if j.run == run]) for run in runs]
-    return "\n".join([*lines, *_compared(gallery)]) + "\n"
+    return "\n".join([*lines, *_caught(judged), *_evidence(judged), *_compared(gallery)]) + "\n"
 
 
 def compared_gallery(gallery: Path) -> list[Judged]:
@@ -159,14 +226,49 @@ def _mark(code: str, report: RunReport) -> str:
     return "-" if code in report.checked else " "
 
 
-def _alone(run: str, reports: list[RunReport]) -> str:
-    """The rules that flag every seed of a run."""
-    if not reports:
-        return f"- {run}: not trained"
-    flagged = [{f.rule for f in _all_findings(r) if f.severity is not Severity.INFO} for r in reports]
-    every = sorted(set.intersection(*flagged))
-    if not any(flagged):
-        return f"- {run}: none; {DESERVED[run][1]}"
-    if len(every) == 1:
-        return f"- {run}: {every[0]} alone catches every seed"
-    return f"- {run}: {', '.join(every) or 'no one rule'} catch{'es' if not every else ''} every seed"
+def _flagged(report: RunReport) -> set[str]:
+    """The rules that warn or fail, folded findings too."""
+    return {f.rule for f in _all_findings(report) if f.severity is not Severity.INFO}
+
+
+def _caught(judged: list[Judged]) -> Iterator[str]:
+    """Which rules flag each faulty run, alone or together; which fault none flags; what is said of healthy runs."""
+    yield from ("", "## Which rule alone catches each fault", "")
+    yield "Rules that warn or fail, folded findings included. `alone`: no other does, for that seed."
+    yield from ("", "| run | alone, in seeds | in every seed | in some seeds |", "|---|---|---|---|")
+    missed = []
+    for run, (deserved, fault) in DESERVED.items():
+        seeds = [(j.seed, _flagged(j.report)) for j in judged if j.run == run]
+        if deserved == "PASS" or not seeds:
+            continue
+        alone = {rule: [str(seed) for seed, rules in seeds if rules == {rule}] for _, rules in seeds for rule in rules}
+        told = "; ".join(f"{rule} ({', '.join(of)})" for rule, of in sorted(alone.items()) if of)
+        every = set.intersection(*(rules for _, rules in seeds))
+        some = set.union(*(rules for _, rules in seeds)) - every
+        yield f"| {run} | {told or '-'} | {', '.join(sorted(every)) or '-'} | {', '.join(sorted(some)) or '-'} |"
+        missed += [f"- {run}, seed {seed}: {fault}" for seed, rules in seeds if not rules]
+    yield from ("", "## Faults that no rule catches", "", *(missed or ["None."]))
+    yield from ("", "## Verdicts that are not deserved", "")
+    yield "A healthy run that warns, or a fault that gets another verdict than it deserves."
+    other = [
+        f"- {j.run}, seed {j.seed}: {j.report.verdict.value} instead of {DESERVED[j.run][0]} ({_told(j.report)})"
+        for j in judged
+        if j.report.verdict.value != DESERVED[j.run][0]
+    ]
+    yield from ("", *(other or ["None."]))
+
+
+def _evidence(judged: list[Judged]) -> Iterator[str]:
+    """The rules that may FAIL: where they do, and on how many healthy runs they ran without a word."""
+    yield from ("", "## Rules that may FAIL", "")
+    yield "Runs that each fails (in how many seeds), and the healthy runs on which it ran and neither warned nor failed."
+    yield "A rule without a run here is shown at work by made logs in `tests/rules` alone."
+    yield from ("", "| rule | fails | silent on healthy runs |", "|---|---|---|")
+    healthy = [j.report for j in judged if DESERVED[j.run][0] == "PASS"]
+    for code, rule in own_rules().items():
+        if rule.severity is not Severity.FAIL or rule.family in APART:
+            continue
+        fails = [j.run for j in judged if _mark(code, j.report) == "F"]
+        told = ", ".join(f"{run} ({fails.count(run)})" for run in dict.fromkeys(fails))
+        silent = sum(code in report.checked and code not in _flagged(report) for report in healthy)
+        yield f"| [{code}]({rule.page}) {rule.name} | {told or '-'} | {silent} |"

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tools.cli_reference import cli_reference
-from tools.evidence import evidence_matrix
+from tools.evidence import evidence_matrix, evidence_of_rules, judged_gallery
 from trainproof.api import judge_logs
 from trainproof.judge import Settings
 from trainproof.readers.base import READERS, reader_for
-from trainproof.report.rule_page import page, summary
+from trainproof.report.rule_page import EVIDENCE, page, summary
 from trainproof.report.text import render_text
 from trainproof.rules import own_rules
 
@@ -27,11 +27,14 @@ SHOWN_RUN = "examples/gallery/lr_hot/trainer_state.json"
 
 
 def generated() -> Iterator[tuple[Path, str]]:
-    """(path, content) of every generated file."""
+    """(path, content) of every generated file; the evidence comes first, since the rules' pages tell it."""
+    gallery = ROOT / "examples" / "gallery"
+    judged = judged_gallery(gallery)
+    yield EVIDENCE, evidence_of_rules(judged)
     for rule in own_rules().values():
         yield ROOT / rule.page, page(rule)
     yield ROOT / "rules" / "README.md", rule_index()
-    yield ROOT / "EVIDENCE_MATRIX.md", evidence_matrix(ROOT / "examples" / "gallery")
+    yield ROOT / "EVIDENCE_MATRIX.md", evidence_matrix(gallery, judged)
     yield ROOT / "docs" / "cli.md", cli_reference()
     yield ROOT / "README.md", with_parts((ROOT / "README.md").read_text(encoding="utf-8"))
 

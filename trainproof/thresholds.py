@@ -26,7 +26,6 @@ class LogQualityThresholds(msgspec.Struct, frozen=True):
     gap_many: int = 5  # gaps from which on they are how this run logs
 
     # TP003 step-overlap. Source: convention (a crash repeats the steps since the last checkpoint).
-    overlap_share: float = 0.10  # of the steps, where no save interval is declared
     overlap_scales: float = 5.0  # scales S between the loss before and after the seam (as TP201)
     overlap_seam: int = 5  # records whose median is compared
     overlap_counter: float = 0.1  # of its value before: a counter that fell below it began anew
@@ -116,6 +115,7 @@ class LossThresholds(msgspec.Struct, frozen=True):
     diverged_cycles: int = (
         80  # latest records: where batches come in cycles or stretches, some of these are at the best level still
     )
+    diverged_returns: int = 3  # returns under the ratio, the last among those records: it swings, WARN
     diverged_noise_units: float = 5.0  # rise in units of the noise where no ratio exists (best level <= 0)
 
     # TP201 loss-spike-episode. Source: measured (median of 5, z 4 and 5: 0 of 97 public runs fire).
@@ -156,6 +156,7 @@ class LossThresholds(msgspec.Struct, frozen=True):
 
     # TP205 never-learned. Source: measured (3 of 3 lr-zero runs, 0 healthy).
     never_min_records: int = 30
+    never_preference_records: int = 100  # of a preference loss (2 of 3 healthy gallery runs of 50 showed no fall yet)
     never_drop: float = 0.10  # of the first decile's median
     never_se: float = 2.0  # standard errors added to the drop
     never_z: float = -3.0  # Mann-Kendall Z of a clear fall

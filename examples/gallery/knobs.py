@@ -52,17 +52,77 @@ class Loop(NamedTuple):
 
 
 SIGMOID: dict[str, object] = {"preference_loss": "sigmoid"}
+MEMORY: dict[str, object] = {"max_steps": 1200, "memory_limit": 1000}
+PLANNED: dict[str, object] = {
+    "max_steps": 240,
+    "warmup_steps": 24,
+    "lr_scheduler_type": "linear",
+    "learning_rate": 2e-3,
+    "vocab_size": 256,
+}
 LOOPS: dict[str, Loop] = {
     "experts": Loop("loops:mixture"),
     "experts_collapsed": Loop("loops:mixture", {"balance": 0.0}),
     "adversaries": Loop("loops:adversaries"),
     "adversaries_lost": Loop("loops:adversaries", {"generator_rate": 0.0}),
-    "losses_kept": Loop("loops:kept_losses"),
-    "graphs_kept": Loop("loops:kept_losses", {"as_numbers": False}),
+    "critics": Loop("density:critics"),
+    "critics_clipped": Loop("density:critics", {"clip": 1e-3}),
+    "density": Loop("density:narrow"),
+    "losses_kept": Loop("loops:kept_losses", declared=MEMORY),
+    "graphs_kept": Loop("loops:kept_losses", {"as_numbers": False}, MEMORY),
+    "timed": Loop("machine:timed"),
+    "data_searched": Loop("machine:timed", {"indexed": False}),
+    "hooks_kept": Loop("machine:timed", {"remove_hooks": False}),
+    "evaluated_each_step": Loop("machine:timed", {"evaluated_from": 120}),
+    "course": Loop("course:course", declared=PLANNED),
+    "warmup_in_epochs": Loop("course:course", {"scheduler_every": 60}, PLANNED),
+    "scheduler_four_times": Loop("course:course", {"scheduler_times": 4}, PLANNED),
+    "poisoned_shard": Loop("course:course", {"poisoned": (120, 130)}, PLANNED),
+    "one_hot_step": Loop("course:course", {"hot_step": 35}, PLANNED),
+    "in_order": Loop("course:course", {"shuffle": False}, PLANNED),
+    "another_optimizer": Loop("course:course", {"shuffle": False, "optimizer_of": "copy"}, PLANNED),
+    "resumed": Loop("course:course", {"crashes": (150,)}, PLANNED),
+    "resumed_without_weights": Loop("course:course", {"crashes": (150,), "lost": "model"}, PLANNED),
+    "resumed_without_optimizer": Loop("course:course", {"crashes": (150,), "lost": "optimizer"}, PLANNED),
+    "resumed_without_scheduler": Loop("course:course", {"crashes": (150,), "lost": "scheduler"}, PLANNED),
+    "resumed_without_sampler": Loop("course:course", {"crashes": (150,), "lost": "data"}, PLANNED),
+    "restart_loop": Loop("course:course", {"crashes": (150,) * 6}, PLANNED),
+    "lengths_mixed": Loop("sources:bucketed"),
+    "lengths_in_stretches": Loop("sources:bucketed", {"shuffled": False}),
     "preferences": Loop("preferences:direct", declared=SIGMOID),
     "preferences_other_reference": Loop("preferences:direct", {"own_reference": False}, SIGMOID),
     "rewards": Loop("preferences:grouped"),
     "rewards_all_or_nothing": Loop("preferences:grouped", {"partial_credit": False}),
+}
+#: what the trainers of transformers and trl train and log by themselves
+STOCK_PLAN = PLANNED | {"max_steps": 160, "warmup_steps": 16}
+DECAY: dict[str, object] = {"num_decay_steps": 32, "min_lr_ratio": 0.0}
+STOCK: dict[str, Loop] = {
+    "stock": Loop("stock:stock", declared=STOCK_PLAN),
+    "batch_of_one": Loop("stock:stock", {"batch": 1}, STOCK_PLAN),
+    "warmup_stable_decay": Loop(
+        "stock:stock",
+        {"schedule": "warmup_stable_decay", "schedule_options": DECAY},
+        STOCK_PLAN | {"lr_scheduler_type": "warmup_stable_decay"},
+    ),
+    "curriculum": Loop("stock:stock", {"easy_first": True}, STOCK_PLAN),
+    "epochs": Loop("stock:stock", {"windows": 480}, STOCK_PLAN),
+    "eval_leaked": Loop("stock:stock", {"windows": 480, "leaked": True}, STOCK_PLAN),
+    "warmup_ignored": Loop("stock:stock", {"schedule": "constant"}, STOCK_PLAN | {"lr_scheduler_type": "constant"}),
+    "accumulation": Loop(
+        "stock:stock", {"accumulation": 4, "batch": 2}, STOCK_PLAN | {"gradient_accumulation_steps": 4}
+    ),
+    "accumulation_summed": Loop(
+        "stock:stock",
+        {"accumulation": 4, "batch": 2, "own_loss": True},
+        STOCK_PLAN | {"gradient_accumulation_steps": 4},
+    ),
+    "all_masked": Loop("stock:stock", {"masked": True}, STOCK_PLAN),
+    "dpo": Loop("policies:dpo", declared=SIGMOID),
+    "dpo_hot": Loop("policies:dpo", {"rate": 5e-3}, SIGMOID),
+    "grpo": Loop("policies:grpo"),
+    "grpo_hot": Loop("policies:grpo", {"rate": 2e-2}),
+    "grpo_other_end": Loop("policies:grpo", {"end": 0}),
 }
 
 # 300 steps with a record every 5 give 60 training records, and 11 evaluations with the one at step 0. One thread each, because two runs

@@ -22,7 +22,7 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-from knobs import BASE, BASE_LEARNING_RATE, BASE_SEED, FINE_TUNE, LOOPS, RUNS, SEEDS, changed
+from knobs import BASE, BASE_LEARNING_RATE, BASE_SEED, FINE_TUNE, LOOPS, RUNS, SEEDS, STOCK, Loop, changed
 from observe import HEADER, observe, sentence, table_row
 
 GALLERY = Path(__file__).resolve().parent
@@ -96,17 +96,39 @@ def make_loop(run: str, seed: int) -> None:
     torch.use_deterministic_algorithms(True)
     loop = LOOPS[run]
     module, _, function = loop.made_by.partition(":")
-    base = {"base": Path("base")} if function == "direct" else {}
+    base = {"base": Path("base")} if function in ("direct", "bucketed") else {}
     records = list(getattr(import_module(module), function)(seed, **base, **loop.changed))
     folder = home(run, seed)
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps({k: v if k == "step" else float(f"{v:.6g}") for k, v in record.items()}) for record in records]
     (folder / LOOP_LOG).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    declare(run, seed, loop)
+    print(f"{run} seed {seed}: {len(records)} records, the last one {lines[-1]}", flush=True)
+
+
+def make_stock(run: str, seed: int) -> None:
+    """Train once with a stock trainer and keep the log that it wrote."""
+    loop = STOCK[run]
+    output = Path(f"{run}-seed{seed}")
+    module, _, function = loop.made_by.partition(":")
+    base = {"base": Path("base")} if module == "policies" else {}
+    getattr(import_module(module), function)(seed, output, **base, **loop.changed)
+    folder = home(run, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(output / LOG, folder / LOG)
+    declare(run, seed, loop)
+    print(f"{run} seed {seed}: trained", flush=True)
+
+
+def declare(run: str, seed: int, loop: Loop) -> None:
+    """Write what the run declares, and its metadata, beside its log."""
+    folder = home(run, seed)
     if loop.declared:
         (folder / "config.json").write_text(json.dumps(dict(loop.declared), indent=2) + "\n", encoding="utf-8")
     metadata = {**described(run, seed), "made_by": loop.made_by, "changed": dict(loop.changed)}
+    if loop.made_by.startswith("policies:"):
+        metadata["trl"] = version("trl")
     (folder / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
-    print(f"{run} seed {seed}: {len(records)} records, the last one {lines[-1]}", flush=True)
 
 
 def print_table() -> None:
@@ -121,7 +143,7 @@ def print_table() -> None:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", choices=["all", "base", *RUNS, *LOOPS, "table"], help="what to make")
+    parser.add_argument("run", choices=["all", "base", *RUNS, *LOOPS, *STOCK, "table"], help="what to make")
     parser.add_argument("--seed", type=int, choices=SEEDS, action="append", help="only this seed (repeatable)")
     default = Path(tempfile.gettempdir()) / "trainproof-gallery"
     parser.add_argument("--work", type=Path, default=default, help="where weights go (default: %(default)s)")
@@ -137,9 +159,10 @@ def main() -> None:
     wanted.work.mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(wanted.work):
         make_base()
-        for run in (*RUNS, *LOOPS) if wanted.run == "all" else [wanted.run]:
+        for run in (*RUNS, *LOOPS, *STOCK) if wanted.run == "all" else [wanted.run]:
+            make = make_loop if run in LOOPS else make_stock if run in STOCK else make_run
             for seed in [] if run == "base" else wanted.seed or SEEDS:
-                (make_loop if run in LOOPS else make_run)(run, seed)
+                make(run, seed)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 from trainproof import thresholds
 from trainproof.report.rule_page import PREFLIGHT_SECTIONS, SECTIONS, page, rule_text, rules_table, summary
 from trainproof.rules import all_rules
-from trainproof.rules.registry import PREFLIGHT
+from trainproof.rules.registry import APART, PREFLIGHT
 
 RULES = list(all_rules().values())
 
@@ -25,7 +25,7 @@ def test_every_rule_has_a_whole_page(code: str) -> None:
             "Thresholds",
         ]
     else:
-        assert titles == [*SECTIONS, "Thresholds"]
+        assert titles == [*SECTIONS, "Thresholds", *(["Evidence"] if rule.family not in APART else [])]
     assert not re.search(r"\n\n\n| \n", told)
     assert max(map(len, told.splitlines())) < 220
     assert summary(rule).endswith(".")
@@ -39,6 +39,13 @@ def test_page_of_a_rule_tells_its_needs_and_its_numbers() -> None:
     ratio = thresholds.LossThresholds().diverged_ratio
     assert f"- `loss.diverged_ratio` = {ratio}: level over best level, FAIL" in told
     assert "spike_" not in told, "a threshold of another rule"
+
+
+def test_page_of_a_rule_shows_the_run_that_it_catches() -> None:
+    told = page(all_rules()["TP301"])
+    assert "Gallery run `lr_zero` (learning rate 0): seed 42 FAIL, seed 43 FAIL, seed 44 FAIL." in told
+    assert "    lr  step 5  0\n" in told
+    assert re.search(r"It ran on (\d+) healthy runs of the gallery, and neither warned nor failed on \1 of them", told)
 
 
 def test_defaults_on_pages_are_those_in_force() -> None:

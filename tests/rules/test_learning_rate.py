@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.rules.helpers import healthy_frame, learning_rate, make_frame, only, run_rule, severities
+from trainproof.frame import Segment
 from trainproof.rules.registry import CannotTell
 from trainproof.verdict import Severity
 
@@ -162,6 +163,12 @@ def test_one_cycle_is_healthy() -> None:
     rise, fall = np.linspace(4e-5, 1e-3, 300), np.linspace(1e-3, 0, 700)
     facts = {"total_steps": 1000, "learning_rate": 1e-3}
     assert run_rule("TP303", make_frame(lr=np.append(rise, fall), facts=facts)) == []
+
+
+def test_a_second_warmup_after_a_resume_is_no_endless_one() -> None:
+    lr = np.concatenate([np.linspace(0, 1e-3, 50), np.linspace(1e-3, 5e-4, 500), np.linspace(0, 8e-4, 50)])
+    segments = [Segment(1, 550, "start"), Segment(551, 600, "resume at step 551")]
+    assert run_rule("TP303", make_frame(lr=lr, facts=RISING, segments=segments)) == []
 
 
 @pytest.mark.parametrize("lr", [np.full(1000, 5e-4), np.linspace(0, 2e-3, 1000)])

@@ -318,3 +318,21 @@ def test_no_loss_rule_crashes_on_any_curve(loss: list[float], grads: list[float]
     frame = make_frame(loss=loss, grad_norm=grads, objective=objective, facts={"vocab_size": 100, "total_steps": 100})
     run = judge_run(frame, LOSS_RULES)
     assert run.verdict in Verdict
+
+
+def test_a_loss_that_comes_back_again_and_again_swings_and_has_not_diverged() -> None:
+    rng = np.random.default_rng(0)
+    kind = np.repeat(rng.permutation(np.tile([1.7, 2.8, 4.2], 8)), 12)
+    swing = kind * (1 + 0.6 * np.exp(-(np.arange(len(kind)) % 12) / 4)) * rng.lognormal(0, 0.02, len(kind))
+    seen = only(run_rule("TP203", make_frame(loss=swing)))
+    assert seen.severity is Severity.WARN
+    assert "came back" in seen.message
+    lost = np.append(swing, np.full(100, 6.0) * rng.lognormal(0, 0.02, 100))
+    assert only(run_rule("TP203", make_frame(loss=lost))).severity is Severity.FAIL
+
+
+def test_a_preference_loss_is_given_a_hundred_records_to_fall() -> None:
+    still = math.log(2) * np.random.default_rng(0).lognormal(0, 0.02, 150)
+    with pytest.raises(CannotTell, match="needs 100"):
+        run_rule("TP205", make_frame(loss=still[:50], objective="preference"))
+    assert only(run_rule("TP205", make_frame(loss=still, objective="preference"))).severity is Severity.WARN

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.rules.helpers import make_frame, only, run_rule, says_so_live, severities
-from trainproof.frame import Frame
+from trainproof.frame import Frame, Segment
 from trainproof.rules.registry import CannotTell
 from trainproof.verdict import Severity
 
@@ -136,6 +136,8 @@ class TestRest:
         frame = make_frame(loss=np.ones(50), facts={"total_steps": 100})
         assert severities("TP907", frame) == [INFO]
         assert run_rule("TP907", frame.replace(ended=True)) == []
+        resumed = [Segment(1, 50, "start"), Segment(51, 97, "resume at step 51")]
+        assert run_rule("TP907", make_frame(loss=np.ones(97), facts={"total_steps": 100}, segments=resumed)) == []
         assert run_rule("TP907", make_frame(loss=np.ones(97), facts={"total_steps": 100})) == []
 
     def test_a_slow_rank_warns(self) -> None:

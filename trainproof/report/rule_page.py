@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import textwrap
 from collections.abc import Iterator
-from typing import get_type_hints
+from pathlib import Path
+from typing import Any, get_type_hints
 
 from trainproof import thresholds as threshold_module
 from trainproof.rules import all_rules
 from trainproof.rules.registry import APART, COMPARISON, EVERY, PREFLIGHT, Rule
 from trainproof.verdict import Severity
 
+#: what the gallery shows of each rule; made by make write-generated
+EVIDENCE = Path(__file__).with_name("evidence.json")
 SECTIONS = ("What it does", "Why it matters", "Formula", "False positives", "What to try")
 
 
@@ -54,6 +58,7 @@ def page(rule: Rule) -> str:
     for title, body in told.items():
         lines += [f"## {title}", "", *_paragraph(body), ""]
     lines += ["## Thresholds", "", *_thresholds(rule), ""]
+    lines += _evidence(rule)
     return "\n".join(lines)
 
 
@@ -93,18 +98,43 @@ def _paragraph(text: str) -> list[str]:
     return textwrap.wrap(text, 118, break_on_hyphens=False, break_long_words=False)
 
 
+def _evidence(rule: Rule) -> list[str]:
+    """What the gallery shows of the rule: the run that shows it best, with an excerpt, and its silence on healthy runs."""
+    known: dict[str, Any] = json.loads(EVIDENCE.read_text(encoding="utf-8")) if EVIDENCE.exists() else {}
+    if rule.plugin or rule.code not in known:
+        return []
+    seen = known[rule.code]
+    lines = ["## Evidence", ""]
+    for shown in seen["shown"]:
+        seeds = ", ".join(f"seed {seed} {severity}" for seed, severity in shown["seeds"].items())
+        lines += [*_paragraph(f"Gallery run `{shown['run']}` ({shown['fault']}): {seeds}. Of the first it says:"), ""]
+        lines += [f"    {line}" for line in (*_paragraph(shown["said"]), *shown["cited"])]
+        lines.append("")
+    if seen.get("others"):
+        lines += [*_paragraph(f"Told of too: {', '.join(f'`{run}`' for run in seen['others'])}."), ""]
+    if not seen["shown"]:
+        lines += ["No run of the gallery shows it; made logs in `tests/rules` do.", ""]
+    ran = f"It ran on {seen['of']} healthy runs of the gallery, and neither warned nor failed on {seen['silent']} of them."
+    return [*lines, *_paragraph(ran if seen["of"] else "No healthy run of the gallery has what it needs."), ""]
+
+
 def _thresholds(rule: Rule) -> list[str]:
-    """The thresholds of the rule, with their defaults and what stands beside them in `thresholds.py`."""
+    """The thresholds of the rule, with their defaults and what stands beside them in `thresholds.py`, each group below its source."""
     group = get_type_hints(threshold_module.Thresholds).get(rule.family, rule.thresholds and type(rule.thresholds))
     prefix = "" if rule.plugin else f"{rule.family}."
+    lines: list[str] = []
     heading: list[str] = []
-    fields: list[str] = []
     for codes, told in _threshold_lines(inspect.getsource(group)) if group else ():
-        if (rule.code in codes or rule.plugin) and told:
-            (fields if told.startswith("- ") else heading).append(told.replace("- `", f"- `{prefix}", 1))
-    if not fields:
-        return ["None beside the definition itself."]
-    return [*_paragraph(" ".join(heading)), "", *fields] if heading else fields
+        if not told or not (rule.code in codes or rule.plugin):
+            continue
+        if not told.startswith("- "):
+            heading.append(told)
+            continue
+        if heading:
+            lines += [*([""] if lines else []), *_paragraph(" ".join(heading)), ""]
+            heading = []
+        lines.append(told.replace("- `", f"- `{prefix}", 1))
+    return lines or ["None beside the definition itself."]
 
 
 def _threshold_lines(source: str) -> Iterator[tuple[set[str], str]]:

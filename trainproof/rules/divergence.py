@@ -71,7 +71,8 @@ def loss_diverged(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     Tiny losses of well-trained runs double without meaning (hence the share given back); noise (hence the standard error: none in
     3,200 healthy noise runs); overshoot in the first steps (the best level starts at the median of the first 3). A run that came
     back to its best level is told as INFO, and so is one whose evaluation loss went on to new lows in at least 3 evaluations and is
-    now a tenth of the training loss or less: a term was added to that. Declared curricula still fire: judge their phases apart.
+    now a tenth of the training loss or less: a term was added to that. A loss that came back under that ratio 3 times, and within the last
+    80 records, swings: WARN. Declared curricula still fire: judge their phases apart.
 
     What to try
     Resume from a checkpoint before the rise with a lower learning rate; look at the batches before it; check mixed-precision scale.
@@ -83,7 +84,13 @@ def loss_diverged(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     departures = [d for level in levels if (d := _departure(loss, level, t))]
     if departures:
         worst = min(departures, key=lambda d: (d.severity is not FAIL, d.flagged))
-        yield _told(loss, worst, _excuse(frame, loss, levels, worst, t), t)
+        if excuse := _excuse(frame, loss, levels, worst, t):
+            yield _told(loss, worst, INFO, excuse, t)
+        elif times := _returns(loss, levels[0], t):
+            swings = f" It came back {times} times and left again: batches of different kinds in turn, or a run at the edge of stability."
+            yield _told(loss, worst, WARN, swings, t)
+        else:
+            yield _told(loss, worst, worst.severity, " This is consistent with a diverged run.", t)
 
 
 def _excuse(frame: Frame, loss: Series, levels: Sequence[Level], seen: Departure, t: LossThresholds) -> str:
@@ -95,6 +102,13 @@ def _excuse(frame: Frame, loss: Series, levels: Sequence[Level], seen: Departure
     if _comes_in_stretches(loss, levels, t):
         return " Its records come in cycles, or in stretches of one kind of batch, some of which are still at its best level."
     return ""
+
+
+def _returns(loss: Series, narrow: Level, t: LossThresholds) -> int:
+    """How often the loss came back to its best level, where that is often and recent; 0 where it is not."""
+    away = _away(loss, narrow, t.diverged_ratio, 0.0)
+    back = [stop for begin, stop in stats.runs_of(away) if stop - begin >= narrow.hold and stop < len(away)]
+    return len(back) if len(back) >= t.diverged_returns and len(away) - back[-1] < t.diverged_cycles else 0
 
 
 def _comes_in_stretches(loss: Series, levels: Sequence[Level], t: LossThresholds) -> bool:
@@ -221,17 +235,17 @@ def _noise_of_log(x: stats.Floats) -> stats.Floats:
         return stats.noise_so_far(np.log(x))
 
 
-def _told(loss: Series, seen: Departure, excuse: str, t: LossThresholds) -> Sighting:
+def _told(loss: Series, seen: Departure, severity: Severity, why: str, t: LossThresholds) -> Sighting:
     lowest = int(np.argmin(loss.value[: seen.flagged + 1]))
     peak = seen.begin + int(np.argmax(loss.value[seen.begin : seen.flagged + 1]))
     ratio = f"{seen.level / seen.best:.3g} x" if seen.best > 0 else f"{seen.level - seen.best:.3g} above"
     return sighting(
-        INFO if excuse else seen.severity,
+        severity,
         f"the loss left its best level: {seen.level:.4g} over {seen.width} records is {ratio} the best {seen.best:.4g} (lowest record at step "
-        f"{loss.step[lowest]}).{excuse} This is consistent with a diverged run.",
+        f"{loss.step[lowest]}).{why}",
         loss,
         first=seen.begin,
-        last=seen.flagged if excuse else len(loss) - 1,
+        last=seen.flagged if severity is INFO else len(loss) - 1,
         flagged=seen.flagged,
         cite=sorted({lowest, seen.begin, peak, seen.flagged, len(loss) - 1}),
         threshold={

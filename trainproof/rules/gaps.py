@@ -236,19 +236,22 @@ def _cliffs(series: Series, found: Gaps, t: PipelineThresholds) -> Iterator[Sigh
     earliest = int(series.step[max(0, start - t.cliff_apart)])
     if bool(((lost >= earliest) & (lost <= series.step[start])).any()):
         return
+    begin = max(0, start - 2)  # a median of 5 is low from its third low value on
+    lowest = float(series.value[begin : run[1]].min())
     back = np.flatnonzero(m5[run[1] :] >= t.cliff_back * level)
     again = run[1] + int(back[0]) if len(back) else None
     recovery = (
-        f"it took {series.step[again] - series.step[start]} steps to recover"
+        f"it took {series.step[again] - series.step[begin]} steps to recover"
         if again is not None
         else "it has not recovered"
     )
     yield sighting(
         WARN,
-        f"{series.name} fell from {level:.3g} to {m5[start]:.3g} at step {series.step[start]} with no gap in steps or clock near it; {recovery}. "
-        "This rules out pauses of the machine (saves, restarts, stalls) as its cause.",
+        f"{series.name} fell from {level:.3g} to {lowest:.3g} at step {series.step[begin]} with no gap in steps or clock near it; {recovery}. "
+        "This rules out pauses of the machine (saves, restarts, stalls) as its cause; it does not clear the weights that a save wrote: "
+        "`trainproof checkpoint` does.",
         series,
-        first=max(0, start - 2),
+        first=begin,
         last=again if again is not None else len(series) - 1,
         flagged=start + t.cliff_records - 1,
         threshold={"share": t.cliff_share, "records": t.cliff_records},

@@ -74,6 +74,7 @@ def warmup_missing(frame: Frame, t: LearningRateThresholds) -> Iterator[Sighting
     needs=("lr",),
     facts=("total_steps", "learning_rate"),
     min_records=10,
+    whole_run=True,
     fix="Check the scheduler's units (epochs against steps) and that its total is that of this run.",
 )
 def warmup_never_ends(frame: Frame, t: LearningRateThresholds) -> Iterator[Sighting]:

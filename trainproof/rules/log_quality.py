@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -162,8 +163,8 @@ def step_overlap(frame: Frame, t: LogQualityThresholds) -> Iterator[Sighting]:
     Overlapped steps were paid for twice, and a resume that starts over may have lost its state.
 
     Formula
-    Overlap up to the save interval (10 % of the steps when it is not declared): INFO. More, or a counter (epoch, tokens) that begins
-    anew, or a loss that does not go on within 5 S at the seam: WARN. Everything else: INFO.
+    Overlap of more than the declared save interval, a counter (epoch, tokens) that begins anew, or a loss that does not go on within
+    5 S at the seam: WARN. Everything else: INFO.
 
     False positives
     A crash with a clean resume always repeats the steps since the last checkpoint: that is INFO.
@@ -179,11 +180,12 @@ def step_overlap(frame: Frame, t: LogQualityThresholds) -> Iterator[Sighting]:
             message = f"{TOLD[repair.kind].format(repair.count, repair.of)}: {repair.detail}."
             yield _repaired(INFO, message, repair, frame, {})
         elif repair.kind == "overlap":
-            allowed = frame.facts.number("save_steps") or t.overlap_share * max(frame.last_step or 0, 1)
+            allowed = frame.facts.number("save_steps") or math.inf
             wrong = _counter_reset(frame, repair, t) or _seam(frame, repair, t)
             severe = wrong or repair.last_step - repair.first_step > allowed
             message = f"{repair.count} records were logged again: {repair.detail}{f'; {wrong}' if wrong else ''}."
-            yield _repaired(WARN if severe else INFO, message, repair, frame, {"steps": float(allowed)})
+            limits = {"steps": allowed} if allowed < math.inf else {}
+            yield _repaired(WARN if severe else INFO, message, repair, frame, limits)
 
 
 def _counter_reset(frame: Frame, repair: Repair, t: LogQualityThresholds) -> str | None:

@@ -58,7 +58,7 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     False positives
     A short adapter fine-tune of a strong base drops little but with a clear trend, which the Z sees; noise too large to exclude a drop
     of 10 % is skipped as "too noisy to tell", and so is a log that begins after the first tenth of its steps and after the warm-up: what
-    was learned before is not in it.
+    was learned before is not in it. A preference loss starts at ln 2 and falls by little in good health: asked from 100 records on.
 
     What to try
     Overfit one batch: a healthy set-up drives its loss to zero.
@@ -67,8 +67,9 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     _check_begin(frame, loss, t)
     start = _warmup_end(frame, loss, len(loss))
     x = loss.value[start:]
-    if len(x) < t.never_min_records:
-        raise CannotTell(f"{len(x)} records after the warm-up, needs {t.never_min_records}")
+    least = t.never_preference_records if frame.objective == "preference" else t.never_min_records
+    if len(x) < least:
+        raise CannotTell(f"{len(x)} records after the warm-up, needs {least}")
     learned = _learned(x, t)
     if stands := _at_chance(frame, loss, t) or _at_zero(frame, loss, t):
         yield stands

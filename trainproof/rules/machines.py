@@ -148,6 +148,7 @@ def memory_near_limit(frame: Frame, t: ThroughputThresholds) -> Iterator[Sightin
     severity=INFO,
     facts=("total_steps",),
     min_records=5,
+    whole_run=True,
     fix="Check whether the job was stopped, preempted or is still running.",
 )
 def truncated(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:

@@ -64,6 +64,8 @@ def _stretch_begins(step: Ints, repeated: Bools, falls: Ints) -> Ints:
 
 def _exact_resumes(step: Ints, repeated: Bools) -> list[int]:
     """Index of each stretch of exact repeats that goes back and then goes on beyond what was logged: a faithful resume."""
+    if looped := _loop(step, repeated):
+        return looped
     if not repeated.any() or 3 * repeated.sum() >= len(step):
         return []  # so many are the work of several writers
     edges = np.flatnonzero(np.diff(np.concatenate([[False], repeated, [False]]).astype(np.int8)))
@@ -74,6 +76,18 @@ def _exact_resumes(step: Ints, repeated: Bools) -> list[int]:
     beyond = step[stops] > np.maximum.accumulate(step)[stops - 1]
     found: list[int] = starts[back & beyond].tolist()
     return found if len(found) <= min(CUTS_MOST, DISORDER_SHARE * len(step)) else []
+
+
+def _loop(step: Ints, repeated: Bools) -> list[int]:
+    """Index of each stretch of exact repeats where all of them, two or more, go back to one step within the run: a loop of restarts."""
+    before = np.concatenate(
+        ([False], repeated[:-1] & (step[1:] > step[:-1]))
+    )  # the record before is one of the stretch
+    begins = np.flatnonzero(repeated & ~before)
+    if len(begins) < 2 or step[begins[0]] == step[0] or (step[begins] != step[begins[0]]).any():
+        return []
+    found: list[int] = begins.tolist()
+    return found if (step[begins] < step[begins - 1]).all() else []
 
 
 def _kinds(epoch: Series | None, main: Series, begins: Ints, usual: int) -> list[Fall]:
