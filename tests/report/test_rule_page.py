@@ -44,7 +44,7 @@ def test_page_of_a_rule_tells_its_needs_and_its_numbers() -> None:
 def test_page_of_a_rule_shows_the_run_that_it_catches() -> None:
     told = page(all_rules()["TP301"])
     assert "Gallery run `lr_zero` (learning rate 0): seed 42 FAIL, seed 43 FAIL, seed 44 FAIL." in told
-    assert "    lr  step 5  0\n" in told
+    assert "    lr  step 65  0\n" in told
     assert re.search(r"It ran on (\d+) healthy runs of the gallery, and neither warned nor failed on \1 of them", told)
 
 

@@ -158,7 +158,8 @@ def _immediate(frame: Frame, loss: Series, t: LossThresholds) -> list[Episode]:
         high = high[
             (rise > 0) & (rise >= (t.fast_ratio - 1) * np.abs(base.median[high])) & (high >= t.fast_min_records)
         ]
-    found, lone = [], 0
+    found: list[Episode] = []
+    lone = 0
     for index in high.tolist():
         what, more = _corroboration(frame, loss, index, t)
         if not what:
