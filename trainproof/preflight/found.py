@@ -212,5 +212,8 @@ def seen(severity: Severity, message: str, points: Sequence[Evidence], **limits:
 
 def _in_order(columns: dict[str, list[NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     whole = {name: np.concatenate(pieces) for name, pieces in columns.items()}
-    order = np.argsort(whole["place"], kind="stable")
+    place = whole["place"]
+    if np.all(place[1:] >= place[:-1]):
+        return whole
+    order = np.argsort(place, kind="stable")
     return {name: column[order] for name, column in whole.items()}

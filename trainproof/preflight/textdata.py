@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_digest
 
 from trainproof.preflight.found import Example, Options, Partial, place_of
-from trainproof.preflight.near import signatures
+from trainproof.preflight.near import MinHash
 from trainproof.preflight.rows import Alike, Bad, Row
 from trainproof.preflight.screens import SCRIPT_NUMBERS, screen, script_of
 from trainproof.preflight.sieve import suspects
@@ -78,6 +78,7 @@ class TextCollector:
         self.kind, self.layout, self.options, self.cut = kind, layout, options, cut
         self.out = Partial(options.keep)
         self._batch = _Batch()
+        self._minhash = MinHash()
         self._pairs: list[tuple[int, int, int, int]] = []
         self._shapes: dict[tuple[Any, ...], int] = {}
 
@@ -261,7 +262,7 @@ class TextCollector:
             before=_each(self.cut or _none, batch.prompts), script=_each(_script, batch.texts).astype(np.uint8),
         )  # fmt: skip
         if self.options.near:
-            signature, big = signatures(batch.texts)
+            signature, big = self._minhash.signatures(batch.texts)
             self.out.add_table("near", place=place[big], text=text[big], signature=signature[big])
 
 

@@ -136,13 +136,11 @@ def _alike(found: Found, t: DataThresholds) -> list[tuple[Example, bool]]:
 
 def _compare(found: Found, table: dict[str, NDArray[Any]], least: float) -> list[tuple[Example, bool]]:
     _, once = np.unique(table["text"], return_index=True)
-    once = np.sort(once)
+    once.sort()
+    # the training side first: what is held out resembles it, not the other way round
+    once = once[np.argsort(found.held_out(table["place"][once]), kind="stable")]
     place, signature = table["place"][once], table["signature"][once]
     sides = found.held_out(place)
-    order = np.argsort(
-        sides, kind="stable"
-    )  # the training side first: what is held out resembles it, not the other way round
-    place, signature, sides = place[order], signature[order], sides[order]
     return [
         (Example(int(place[i]), alike, f"nearly the same as {found.named(int(place[j]))}"), bool(sides[i] != sides[j]))
         for i, j, alike in similar_groups(signature, least)
@@ -190,7 +188,11 @@ def _leak(found: Found, code: str, column: str, severity: Any, says: str) -> Ite
     at = np.minimum(np.searchsorted(known, values[sides]), len(known) - 1)
     leaks = (known[at] == values[sides]) & (values[sides] != 0)
     if column == "prompt":
-        leaks &= ~np.isin(table["text"][sides], table["text"][~sides]) & (counts[at] < 0.1 * len(values) + 2)
+        leaks &= counts[at] < 0.1 * len(values) + 2
+        same = np.flatnonzero(leaks)
+        texts = np.sort(table["text"][~sides])
+        mine = table["text"][sides][same]
+        leaks[same] = texts[np.minimum(np.searchsorted(texts, mine), len(texts) - 1)] != mine
     chiefs = place[~sides][first[at]]
     examples = [
         Example(int(p), math.nan, f"as in {found.named(int(q))}")

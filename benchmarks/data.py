@@ -1,0 +1,105 @@
+"""Checks of chat rows against msgspec decoding their lines, and of sounds against soundfile reading them.
+
+python -m benchmarks.data [ROWS [CLIPS]]: prints processor seconds (of the process and its children, the least of three, taken in turn),
+peak memory and ratios. Every measurement is a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tools.text_faults import CHAT_FAULTS, clean_chats, with_faults, write
+
+ROUNDS = 3
+#: prints the processor seconds since it began to work, and the peak of its own resident memory in MiB
+MEASURE = """
+import re, sys, time
+paths = sys.argv[1:]
+{before}
+begin = time.process_time()
+{work}
+spent = time.process_time() - begin
+print(spent, int(re.search(r"VmHWM:\\s*(\\d+) kB", open("/proc/self/status").read())[1]) / 1024)
+"""
+DECODE = (
+    "import msgspec; decode = msgspec.json.Decoder().decode",
+    """
+for path in paths:
+    with open(path, "rb") as lines:
+        for line in lines:
+            try:
+                decode(line)
+            except ValueError:
+                pass
+""",
+)
+JUDGE = (
+    """
+from trainproof.judge import Settings
+from trainproof.preflight.found import Found, Options
+from trainproof.preflight.inputs import plan_of
+from trainproof.preflight.judging import judge_found
+from trainproof.preflight.running import partial_of, run_pieces, whole_of
+""",
+    """
+plan = plan_of(paths[:1], paths[1:], None, Options(near={near}))
+whole = whole_of(plan, run_pieces(plan, plan.pieces, 1))
+judge_found(Found(plan.kind, plan.files, whole, plan.options), "data", plan.kind, Settings())
+""",
+)
+SOUNDS = (
+    "import soundfile; from pathlib import Path",
+    "for path in sorted(Path(paths[0]).rglob('*.wav')): soundfile.read(path, dtype='float32')",
+)
+
+
+def measured(code: tuple[str, str], *paths: Path) -> tuple[float, float]:
+    """(processor seconds, peak MiB) of a process that does this."""
+    script = MEASURE.format(before=code[0], work=code[1])
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, paths)], capture_output=True, text=True, check=True, cwd=Path()
+    )
+    seconds, peak = map(float, done.stdout.split()[-2:])
+    return seconds, peak
+
+
+def judging(near: bool) -> tuple[str, str]:
+    return JUDGE[0], JUDGE[1].format(near=near)
+
+
+def compare(base: tuple[str, str], what: dict[str, tuple[str, str]], *paths: Path) -> None:
+    """Print each as a ratio to the base."""
+    turns = [[measured(code, *paths) for code in (base, *what.values())] for _ in range(ROUNDS)]
+    least = [min(column) for column in zip(*turns, strict=True)]
+    for name, (seconds, peak) in zip(("base", *what), least, strict=True):
+        print(f"{name:40} {seconds:8.2f} s {peak:7.0f} MiB {seconds / least[0][0]:6.2f}", flush=True)
+
+
+def chats(folder: Path, rows: int) -> tuple[Path, Path]:
+    """Conversations, one in a thousand of which is broken, nine tenths of them for training."""
+    lines, _ = with_faults(list(clean_chats(rows)), CHAT_FAULTS, max(1, rows // 50_000))
+    cut = rows * 9 // 10
+    return write(folder / "train.jsonl", lines[:cut]), write(folder / "valid.jsonl", lines[cut:])
+
+
+def main(rows: int, clips: int) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if rows:
+            both = chats(folder, rows)
+            print(f"{rows:,} chat rows, {sum(path.stat().st_size for path in both) / 1e6:.0f} MB, against msgspec")
+            compare(DECODE, {"exact checks": judging(False), "with near duplicates": judging(True)}, *both)
+        if clips:
+            from tools.speech_faults import clean_items, write_pack
+
+            pack = write_pack(folder / "pack", clean_items(clips))
+            print(json.dumps({"clips": clips}), "against soundfile")
+            compare(SOUNDS, {"all speech checks": judging(True)}, pack)
+
+
+if __name__ == "__main__":
+    main(*([int(text) for text in sys.argv[1:]] or [200_000, 2000]))
