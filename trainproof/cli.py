@@ -347,6 +347,9 @@ def baseline_remove(name: str, store: str) -> int:
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes; default: one a processor.")
 @click.option("--shard", metavar="I/N", help="Work on this share only, and write what was found to --partial.")
 @click.option("--partial", metavar="FILE", help="Where a shard goes; `trainproof merge` judges all shards.")
+@click.option(
+    "--resume", metavar="FOLDER", help="Keep what was found there as the work goes; after a kill, go on from there."
+)
 @_judging
 def data(**options: Any) -> int:
     """Judge data before training: what is malformed, empty, odd, repeated, leaked or lost.

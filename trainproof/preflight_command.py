@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +16,10 @@ from trainproof.errors import UsageError
 from trainproof.judge import Settings, check_selectors, report_of
 from trainproof.output import report_stem, tell, write_whole
 from trainproof.preflight import found as collected
-from trainproof.preflight.found import Found, merged
+from trainproof.preflight.found import Found, Partial, merged
 from trainproof.preflight.inputs import Plan, plan_of
 from trainproof.preflight.judging import judge_found
+from trainproof.preflight.rows import Piece
 from trainproof.preflight.running import run_pieces, usual_workers, whole_of
 from trainproof.preflight.sharding import load_all, packed, share_of
 from trainproof.preflight.trainers import checked_trainer, context_of
@@ -44,6 +45,7 @@ class DataOptions(NamedTuple):
     workers: int | None = None
     shard: str | None = None
     partial: str | None = None
+    resume: str | None = None
 
 
 def run_data(own: DataOptions, shared: Mapping[str, Any]) -> int:
@@ -59,11 +61,21 @@ def run_data(own: DataOptions, shared: Mapping[str, Any]) -> int:
     checked_trainer(own.trainer, plan.kind, own.language)
     if own.shard or own.partial:
         return _run_shard(own, plan, options)
-    with progress(len(plan.pieces)) as seen:
-        parts = list(run_pieces(plan, plan.pieces, own.workers or usual_workers(), seen))
+    parts = _work(own, plan, plan.pieces)
     return give_data(
         plan, Found(plan.kind, plan.files, whole_of(plan, parts), plan.options), own.rejects, settings, options
     )
+
+
+def _work(own: DataOptions, plan: Plan, pieces: Sequence[Piece]) -> list[Partial]:
+    """What is in the pieces, in any order."""
+    workers = own.workers or usual_workers()
+    with progress(len(pieces)) as seen:
+        if own.resume is None:
+            return list(run_pieces(plan, pieces, workers, seen))
+        from trainproof.preflight.resuming import run_kept
+
+        return list(run_kept(plan, pieces, workers, own.resume, seen))
 
 
 def _run_shard(own: DataOptions, plan: Plan, options: Options) -> int:
@@ -71,8 +83,7 @@ def _run_shard(own: DataOptions, plan: Plan, options: Options) -> int:
     if not (own.shard and own.partial):
         raise UsageError("--shard and --partial: each needs the other")
     done = share_of(plan, own.shard)
-    with progress(len(done)) as seen:
-        parts = list(run_pieces(plan, [plan.pieces[i] for i in done], own.workers or usual_workers(), seen))
+    parts = _work(own, plan, [plan.pieces[i] for i in done])
     write_whole(Path(own.partial), packed(options.paths, plan, done, merged(parts, plan.options.keep)))
     tell(f"{own.partial}: {len(done)} of {len(plan.pieces)} pieces; judge all shards with `trainproof merge`")
     return 0

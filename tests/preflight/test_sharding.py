@@ -15,7 +15,7 @@ from tools.speech_faults import with_faults as with_speech_faults
 from tools.text_faults import CHAT_FAULTS, clean_chats, with_faults, write
 from trainproof.errors import InputError
 from trainproof.preflight import inputs, rows, running, sharding
-from trainproof.preflight.found import Options, merged
+from trainproof.preflight.found import Options, Partial, merged
 from trainproof.preflight_command import DataOptions, run_data, run_merge
 
 JSON = {"output_format": "json", "no_html": True, "quiet": True}
@@ -78,3 +78,40 @@ def test_wrong_shards_are_one_line(tmp_path: Path) -> None:
     for arguments in (("--shard", "0/2", "--partial", "p"), ("--shard", "1/2"), ("--partial", "p")):
         done = run("chats.jsonl", *arguments, cwd=tmp_path)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("kind", ["chat", "speech"])
+def test_a_run_that_was_killed_goes_on_where_it_was(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "PIECE_BYTES", 50_000)
+    monkeypatch.setattr(inputs, "CLIPS", 5)
+    if kind == "chat":
+        path = write(tmp_path / "chats.jsonl", with_faults(list(clean_chats(300)), CHAT_FAULTS, 1)[0])
+    else:
+        faults = dict(list(SPEECH_FAULTS.items())[:4])
+        path = write_pack(tmp_path / "pack", with_speech_faults(clean_items(20), 1, faults)[0])
+    own = DataOptions((str(path),), workers=1)
+    run_data(own, {**JSON, "output": str(tmp_path / "whole.json")})
+    own = own._replace(resume=str(tmp_path / "kept"))
+    done: list[rows.Piece] = []
+
+    def dies_at_the_third(plan: inputs.Plan, piece: rows.Piece) -> Partial:
+        done.append(piece)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        return part(plan, piece)
+
+    part = running.partial_of
+    monkeypatch.setattr(running, "partial_of", dies_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        run_data(own, JSON)
+    kept = sorted((tmp_path / "kept").iterdir())
+    assert len(kept) == 2
+    kept[0].write_bytes(kept[0].read_bytes()[:100])  # a disk that was full
+    run_data(own, {**JSON, "output": str(tmp_path / "again.json")})
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
+    assert len(set(done)) == len(done) - 2  # the third piece and the one whose file was broken are done twice
+    done.clear()
+    run_data(own, JSON)
+    assert done == []
+    with pytest.raises(KeyboardInterrupt):  # with other options all is done again
+        run_data(own._replace(near=False), JSON)

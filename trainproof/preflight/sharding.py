@@ -10,6 +10,7 @@ import json
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -63,7 +64,7 @@ def packed(paths: tuple[str, ...], plan: Plan, done: Sequence[int], part: Partia
 def load(path: str) -> tuple[Header, Partial]:
     """Read a partial. Raises InputError for what is none."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
             document = json.loads(archive["header"].tobytes())
             header = msgspec.convert(document, Header)
             part = Partial(header.plan.options.keep)

@@ -1,0 +1,66 @@
+"""What was found in each piece, kept as files while the work goes on: after a kill only the pieces that are missing are done.
+
+A file is named by everything that its content depends on: the options, the piece, the size and the time of the file that was read. Of
+speech that is the manifest; sounds that were changed under the same name are not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from trainproof import __version__
+from trainproof.errors import InputError
+from trainproof.output import write_whole
+from trainproof.preflight.found import Partial
+from trainproof.preflight.inputs import Plan
+from trainproof.preflight.rows import Piece
+from trainproof.preflight.running import Seen, run_pieces
+from trainproof.preflight.sharding import load, packed
+
+
+def run_kept(plan: Plan, pieces: Sequence[Piece], workers: int, folder: str, seen: Seen) -> Iterator[Partial]:
+    """The partials of the pieces, those that are in the folder first; the others are written there as they come.
+
+    Raises InputError when the folder cannot be written to.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made ({error.strerror})") from None
+    left: list[tuple[Piece, Path]] = []
+    for piece in pieces:
+        path = Path(folder) / f"{_key(plan, piece)}.partial"
+        part = _kept(path)
+        if part is None:
+            left.append((piece, path))
+            continue
+        seen()
+        yield part
+    parts = run_pieces(plan, [piece for piece, _ in left], workers, seen)
+    for part, (piece, path) in zip(parts, left, strict=True):
+        if "TPD009" not in part.places:  # a process that was killed is no fault of the data for ever
+            write_whole(path, packed((), _small(plan), (piece.first,), part))
+        yield part
+
+
+def _kept(path: Path) -> Partial | None:
+    """What the file has; None when there is none, or a broken one."""
+    try:
+        return load(str(path))[1]
+    except InputError:
+        return None
+
+
+def _small(plan: Plan) -> Plan:
+    """What the result of a piece depends on."""
+    return plan._replace(pieces=(), problems=(), unreferenced=())
+
+
+def _key(plan: Plan, piece: Piece) -> str:
+    from xxhash import xxh3_128_hexdigest
+
+    about = Path(plan.files[piece.file].path).stat()
+    return xxh3_128_hexdigest(msgspec.json.encode((__version__, _small(plan), piece, about.st_size, about.st_mtime_ns)))
