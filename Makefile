@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run-installed
 DEV := $(VENV)/.dev-installed
 
-.PHONY: demo test check fuzz format lint types generated write-generated goldens calibrate bench proofs test-frameworks clean
+.PHONY: demo test check fuzz format lint types generated write-generated goldens calibrate bench proofs preflight-truth test-frameworks clean
 
 demo: $(RUN)  ## judge a diverged run of the gallery and show the evidence
 	@$(BIN)/trainproof epoch examples/gallery/lr_hot/trainer_state.json; test $$? -eq 1  # a FAIL exits 1
@@ -45,6 +45,10 @@ calibrate: $(DEV)  ## measure false alarms and detection, and write the tables i
 
 bench: $(DEV)  ## measure speed as ratios against named libraries
 	$(BIN)/python -m benchmarks.run
+
+preflight-truth: $(DEV)  ## find every fault of the made sets of clips, rows and tokenizers at full size (some minutes)
+	$(BIN)/python -m pip install -q -e '.[tokenizer]' -c constraints-dev.txt
+	$(BIN)/python -m tools.preflight_truth
 
 fuzz: $(DEV)  ## read 10,000 damaged logs a format (about an hour)
 	$(BIN)/python -m tools.fuzz

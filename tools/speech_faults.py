@@ -11,6 +11,7 @@ import json
 import random
 import struct
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -121,6 +122,11 @@ def _cut_when_loud(sound: Samples) -> Samples:
     return sound[: start + int(np.argmax(power)) + RATE // 50]
 
 
+def _one_of(signs: str, text: str) -> str:
+    """One of the signs, by the text: so that in many clips none comes often."""
+    return signs[zlib.crc32(text.encode()) % len(signs)]
+
+
 #: name -> (the check that names it, how the clip is broken; it is given an earlier clip too)
 SPEECH_FAULTS: dict[str, tuple[str, Fault]] = {
     "no audio at all": ("TPD201", lambda i, _: i._replace(raw=b"not a sound file")),
@@ -168,8 +174,8 @@ SPEECH_FAULTS: dict[str, tuple[str, Fault]] = {
     "an abbreviation": ("TPD233", _text(lambda text: "Dr. Who says: " + text)),
     "a sign": ("TPD233", _text(lambda text: text[:-1] + " by ten %.")),
     "double space": ("TPD234", _text(lambda text: text.replace(" ", "  ", 1))),
-    "a rare character": ("TPD235", _text(lambda text: text.replace("e", "\u0259", 1))),
-    "a rare quotation mark": ("TPD235", _text(lambda text: f"\u201e{text}\u201c")),
+    "a rare character": ("TPD235", _text(lambda text: text.replace("e", _one_of("əɛɔŋʃʒθðɪʊʌæɑɒɜɹɾʔβɣχħʕɬɮʎɲɴʀʁʋɰɥʍ", text), 1))),
+    "a rare quotation mark": ("TPD235", _text(lambda text: _one_of("„‟‚‛«‹「『《〈❝❛❮⟨⟪⹂〝", text) + text)),
     "same text": ("TPD236", lambda i, other: i._replace(text=other.text)),
     "mojibake": ("TPD104", _text(lambda text: text + " Caf\u00c3\u00a9.")),
     "zero-width space": ("TPD105", _text(lambda text: text.replace(" ", "\u200b ", 1))),

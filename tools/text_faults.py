@@ -45,7 +45,9 @@ def clean_pairs(rows: int, seed: int = 8) -> Iterator[Record]:
     rng = random.Random(seed)
     pool = sentences()
     for _ in range(rows):
-        sides = [" ".join(rng.sample(pool, rng.randint(1, 4))) for _ in range(2)]
+        first, second, *others = rng.sample(pool, rng.randint(2, 7))  # no sentence is on both sides
+        half = len(others) // 2
+        sides = [" ".join([first, *others[:half]]), " ".join([second, *others[half:]])]
         yield {
             "prompt": f"Number {rng.randrange(10**6)}: {' '.join(rng.sample(pool, 2))}",
             "chosen": sides[0],

@@ -949,6 +949,10 @@ class MachineThresholds(msgspec.Struct, frozen=True):
     made: float = 1.735e9  # seconds since 1970: the beginning of 2025
     ahead: float = 300.0  # seconds
 
+    # TPE112 checkpoints-fill-the-disk. Source: convention (a night and a day).
+    checkpoints_least: int = 3
+    hours_left: float = 24.0
+
 
 class ExperimentThresholds(msgspec.Struct, frozen=True):
     """Rules TP108, TP109 and TP707."""

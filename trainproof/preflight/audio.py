@@ -22,6 +22,8 @@ FRAME_SECONDS = 0.02
 SILENCE_DB = 40.0
 #: frames that the spectrum is averaged over, and samples of each
 SPECTRUM_FRAMES, SPECTRUM_SIZE = 32, 1024
+#: a copy at another level is known by the rises between so many frames, which are this much under the loud ones at most
+SHAPE_POINTS, SHAPE_DB = 64, 20.0
 _FLOOR = 1e-10
 
 
@@ -255,9 +257,10 @@ def _opposed(both: Samples) -> float:
 
 
 def _shape(levels: NDArray[Any]) -> int:
-    """63 bits of where the envelope rises: the same for a copy at another level; 0 for clips that are too short for it."""
-    if len(levels) < 64:
+    """A number of 63 bits of where the loud frames rise: the same for a copy at another level; 0 for clips that are too short for it."""
+    loud = np.flatnonzero(levels > float(np.percentile(levels, 95)) - SHAPE_DB)
+    if len(loud) < SHAPE_POINTS:
         return 0
-    at = np.linspace(0, len(levels) - 1, 64).astype(np.int64)
+    at = loud[np.linspace(0, len(loud) - 1, SHAPE_POINTS).astype(np.int64)]
     rises = np.diff(np.round(levels[at], 1)) > 0
-    return int(np.packbits(np.r_[False, rises]).view(">u8")[0])
+    return _digest(np.packbits(rises).tobytes() + at.tobytes())

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from trainproof.preflight.known_faults import KNOWN_FAULTS, known_faults
 
 #: seconds that one import may take
 PATIENCE = 120.0
 GIB = 1024**3
+#: what trainers call a checkpoint: checkpoint-500, epoch=3-step=900.ckpt, step_1000, best_model_50.pth
+CHECKPOINT = re.compile(r"(?i)checkpoint|ckpt|(?:^|[_-])(?:step|epoch|iter)[_=-]?\d|\.(?:pth?|safetensors|nemo)$")
 
 
 class Imported(NamedTuple):
-    """What came of an import: outcome is ok, missing, error, crash or hang; `said` is the last line, or the version."""
+    """What came of an import: outcome is ok, missing, error, crash, hang, or unsafe (not tried); `said` is the last line, or the version."""
 
     module: str
     outcome: str
@@ -34,6 +40,13 @@ class Needs(NamedTuple):
     checkpoints: int = 1
 
 
+class Saved(NamedTuple):
+    """A checkpoint in the folder: when it was written (seconds since 1970), and its size in GiB."""
+
+    when: float
+    size: float
+
+
 class Machine(NamedTuple):
     """What is there; None where the system does not tell. Sizes in GiB, the time in seconds since 1970."""
 
@@ -46,12 +59,21 @@ class Machine(NamedTuple):
     now: float
     newest: float | None
     needs: Needs
+    versions: Mapping[str, str] = {}
+    saved: tuple[Saved, ...] = ()  # by time
 
 
 def look(modules: Sequence[str], folder: str, needs: Needs) -> Machine:
-    """The machine, seen from the folder that the run writes to."""
+    """The machine, seen from the folder that the run writes to. What is known to be harmful is not imported."""
+    versions = installed_versions()
+    harmful = {fault.package.replace("-", "_") for fault in known_faults(versions) if fault.harmful}
     return Machine(
-        tuple(imported(module) for module in modules),
+        tuple(
+            Imported(module, "unsafe", "known to be harmful")
+            if module.partition(".")[0] in harmful
+            else imported(module)
+            for module in modules
+        ),
         free_memory(Path("/proc/meminfo"), Path("/sys/fs/cgroup")),
         _space(folder),
         _space("/dev/shm"),  # noqa: S108  only looked at
@@ -60,7 +82,43 @@ def look(modules: Sequence[str], folder: str, needs: Needs) -> Machine:
         time.time(),
         _newest(Path(folder)),
         needs,
+        versions,
+        saved_below(Path(folder)),
     )
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of the packages that the table of known faults speaks of, by their metadata: nothing is imported."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    names = {fault.package for fault in KNOWN_FAULTS} | {fault.beside[0] for fault in KNOWN_FAULTS if fault.beside}
+    for name in sorted(names):
+        with suppress(PackageNotFoundError):
+            found[name] = str(version(name))
+    return found
+
+
+def saved_below(folder: Path) -> tuple[Saved, ...]:
+    """The checkpoints in a folder, files or folders by their names, in the order of time; links are not followed."""
+    found: list[Saved] = []
+    try:
+        for entry in os.scandir(folder):
+            if CHECKPOINT.search(entry.name) and not entry.is_symlink():
+                size = _size(entry.path) if entry.is_dir() else entry.stat().st_size
+                found.append(Saved(entry.stat().st_mtime, size / GIB))
+    except OSError:
+        return ()
+    return tuple(sorted(found))
+
+
+def _size(folder: str) -> int:
+    total = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += (Path(root) / name).lstat().st_size
+    return total
 
 
 def imported(module: str, patience: float = PATIENCE) -> Imported:

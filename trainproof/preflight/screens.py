@@ -24,11 +24,11 @@ def _sieve() -> bytes:
 #: one pass of it over a text, and a few finds, tell whether any pattern is worth a search
 _SIEVE = _sieve()
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-#: markers of chat templates, which in a text are read as the marker itself
+#: markers of chat templates, which in a text are read as the marker itself; <s> is also HTML, so only around a text
 TEMPLATE = re.compile(
     r"<\|(?:im_start|im_end|im_sep|endoftext|eot_id|start_header_id|end_header_id|begin_of_text|end_of_text|system|user|assistant"
     r"|end|eom_id|python_tag|endofprompt|channel|message|return|start)\|>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>"
-    r"|<s>|</s>|<bos>|<eos>|<pad>|<unk>|\[(?:CLS|SEP|PAD|MASK|UNK)\]|<｜[^｜]{1,30}｜>"
+    r"|\A\s*<s>|</s>\s*(?:\Z|<s>)|<bos>|<eos>|<pad>|<unk>|\[(?:CLS|SEP|PAD|MASK|UNK)\]|<｜[^｜]{1,30}｜>"
 )
 _HTML = re.compile(
     r"</?(?:div|span|p|br|li|ul|ol|td|tr|table|h[1-6]|font|strong|em|iframe|script|style)\b[^<>]{0,200}>|&(?:nbsp|amp|lt|gt|quot|#\d{2,5}|#x[0-9a-fA-F]{2,5});",

@@ -353,7 +353,7 @@ def duplicate_audio(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     What is repeated counts more; of two texts for one sound one is wrong.
 
     False positives
-    Silent clips are not counted. An envelope that agrees at 63 points by chance is not to be expected.
+    Silent clips are not counted. That the rises between 64 loud frames, and their places, agree by chance is not to be expected.
     """
     table = clips(found)
     heard = np.flatnonzero(~silent_clips(table, t))

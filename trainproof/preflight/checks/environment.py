@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from trainproof.preflight.checks.registry import FAIL, WARN, check
 from trainproof.preflight.found import seen
+from trainproof.preflight.known_faults import known_faults
 from trainproof.preflight.machine import PATIENCE, Machine
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.thresholds import MachineThresholds
@@ -179,3 +180,53 @@ def clock(found: Machine, t: MachineThresholds) -> Iterator[Sighting]:
         yield seen(
             WARN, f"a file in the folder is from {found.newest - found.now:.0f} s in the future", (), ahead=t.ahead
         )
+
+
+@check("TPE111", "known-fault", FAIL, fix="Install another version; the source says since which it is repaired.")
+def known_fault(found: Machine, t: MachineThresholds) -> Iterator[Sighting]:
+    """A version of a package is installed that has a known fault: harmful code, a wrong loss, or a pair that does not go together.
+
+    The table is small and dated; versions are read from the packages' metadata, and harmful ones are not imported.
+
+    Why it matters
+    Some steal credentials when they are imported; others train on a wrong loss without a word.
+
+    False positives
+    Builds that carry the repair under the old number.
+    """
+    if not found.versions:
+        raise CannotTell("none of the packages with known faults is installed")
+    for fault in known_faults(found.versions):
+        pair = f" with {fault.beside[0]} {found.versions[fault.beside[0]]}" if fault.beside else ""
+        what = f"{fault.package} {found.versions[fault.package]}{pair}: {fault.what} ({fault.source}, {fault.date})"
+        yield seen(FAIL if fault.harmful else WARN, what, ())
+
+
+@check(
+    "TPE112", "checkpoints-fill-the-disk", FAIL, fix="Keep fewer checkpoints (save_total_limit), or write elsewhere."
+)
+def checkpoints_fill_the_disk(found: Machine, t: MachineThresholds) -> Iterator[Sighting]:
+    """The folder has no room for one more checkpoint as large as the newest, or will be full soon at the pace of those that are there.
+
+    Why it matters
+    The run ends in the middle of writing a checkpoint, and that one is lost.
+
+    False positives
+    Runs that are over; trainers that delete old checkpoints are told from those that do not by what is left in the folder.
+    """
+    if found.disk is None or not found.saved:
+        raise CannotTell("no checkpoints in the folder")
+    newest, first = found.saved[-1], found.saved[0]
+    if found.disk < newest.size:
+        message = f"{found.disk:.2f} GiB are free, the newest checkpoint has {newest.size:.2f}"
+        yield seen(FAIL, message, ())
+        return
+    hours = (newest.when - first.when) / 3600
+    written = sum(one.size for one in found.saved[1:])
+    if len(found.saved) < t.checkpoints_least or hours <= 0 or written <= 0:
+        raise CannotTell(f"under {t.checkpoints_least} checkpoints: no pace")
+    left = found.disk / (written / hours)
+    if left < t.hours_left:
+        more = int(found.disk / newest.size)
+        message = f"{len(found.saved)} checkpoints in {hours:.1f} h: full in {left:.1f} h, after {more} more"
+        yield seen(WARN, message, (), hours_left=t.hours_left)
