@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from trainproof.rules.registry import (
     rule,
     sighting,
 )
+from trainproof.rules.states import holds_since
 from trainproof.thresholds import LossThresholds
 from trainproof.verdict import Evidence, Severity
 
@@ -109,21 +110,26 @@ def _check_begin(frame: Frame, loss: Series, t: LossThresholds) -> None:
 
 def _at_chance(frame: Frame, loss: Series, t: LossThresholds) -> Sighting | None:
     """A classification whose loss stood at that of a guess: it left its first values behind and learned nothing since."""
-    if frame.objective != "classification":
-        return None
     classes = frame.facts.number("num_classes") or 2
+    if frame.objective != "classification" or classes <= 1:
+        return None
     chance = math.log(classes)
-    half = len(loss) // 2
-    off = np.abs(loss.value[half:] / chance - 1) if chance > 0 else np.full(1, np.inf)
-    if stats.median(off) > t.never_chance or float(off.max()) > t.never_chance_each:
+
+    def stands(count: int) -> bool:
+        off = np.abs(loss.value[count // 2 : count] / chance - 1)
+        return stats.median(off) <= t.never_chance and float(off.max()) <= t.never_chance_each
+
+    since, half = _stands_since(loss, stands, t), len(loss) // 2
+    if since is None:
         return None
     return sighting(
         WARN,
-        f"the loss stands at {stats.median(loss.value[half:]):.4g} over the last {len(off)} records; ln {classes:g} = {chance:.4g} is that of "
-        "a guess among the classes.",
+        f"the loss stands at {stats.median(loss.value[half:]):.4g} over the last {len(loss) - half} records; ln {classes:g} = {chance:.4g} is "
+        "that of a guess among the classes.",
         loss,
         first=half,
         last=len(loss) - 1,
+        flagged=since - 1,
         threshold={"share": t.never_chance},
     )
 
@@ -131,14 +137,22 @@ def _at_chance(frame: Frame, loss: Series, t: LossThresholds) -> Sighting | None
 def _at_zero(frame: Frame, loss: Series, t: LossThresholds) -> Sighting | None:
     """An estimator of a density or a ratio whose loss and evaluations stay at 0, that of one which knows nothing."""
     evals = frame["eval/loss"].finite if "eval/loss" in frame else None
-    if frame.objective != "density" or evals is None or len(evals) < t.never_evals:
+    if frame.objective != "density" or evals is None:
         return None
-    x, half = loss.value, len(loss) // 2
+    x = loss.value
+
+    def stands(count: int) -> bool:
+        seen = evals.value[evals.step <= loss.step[count - 1]]
+        noise = stats.difference_noise(x[:count])
+        highest = max(
+            np.abs(seen).max(initial=0.0), *(abs(stats.median(part)) for part in np.array_split(x[:count], 2))
+        )
+        return len(seen) >= t.never_evals and highest <= noise and stats.trend_z(x[:count]) > t.never_z
+
+    since = _stands_since(loss, stands, t)
+    if since is None:
+        return None
     noise = stats.difference_noise(x)
-    if max(abs(stats.median(x[:half])), abs(stats.median(x[half:])), float(np.abs(evals.value).max())) > noise:
-        return None
-    if stats.trend_z(x) <= t.never_z:
-        return None
     return sighting(
         WARN,
         f"the loss stands at 0 from the first record to the last: it and all {len(evals)} evaluations are no further from it than its noise, "
@@ -146,9 +160,15 @@ def _at_zero(frame: Frame, loss: Series, t: LossThresholds) -> Sighting | None:
         loss,
         first=0,
         last=len(loss) - 1,
+        flagged=since - 1,
         threshold={"noise": noise},
         more=evidence(evals, [0, len(evals) - 1]),
     )
+
+
+def _stands_since(loss: Series, stands: Callable[[int], bool], t: LossThresholds) -> int | None:
+    """The first of the judging points from which on the loss stands where it is; None when it does not at the last."""
+    return holds_since([n for n in stats.schedule(len(loss)).tolist() if n >= t.never_min_records], stands)
 
 
 def _not_learned_since(frame: Frame, loss: Series, t: LossThresholds) -> int:
