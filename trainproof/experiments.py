@@ -49,7 +49,7 @@ class Mismatch(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """What made a run collapse. kind: DATA, DATA x STATE, LEARNING RATE, STATE, PROBABLE (checkpoints alone), or UNPROVEN. interval: the
+    """What made a run collapse. kind: DATA, DATA x STATE, "DATA, FROM THIS STATE", LEARNING RATE, STATE, PROBABLE (checkpoints alone), or UNPROVEN. interval: the
     steps in which the trigger lies. shard, batches, samples: what was named, each necessary and sufficient. why: the proof, or what is
     missing for one.
     """

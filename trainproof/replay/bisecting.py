@@ -235,15 +235,16 @@ def _proved(
 
 
 def _kind(bench: Bench, tape: Tape, start: int, starts: Sequence[int], until: int, culprit: Change) -> tuple[str, str]:
-    """DATA where the culprit collapses other healthy checkpoints too, the first and one in the middle; DATA x STATE where it does not."""
-    others = [step for step in starts if step < start and step in (0, *tape.steps)]
-    if not others:
-        return "DATA x STATE", "there is no other healthy checkpoint to try it from"
-    tried = dict.fromkeys((others[0], others[len(others) // 2]))
-    place = {step: int(tape.steps[step]["cursor"]) if step in tape.steps else 0 for step in (start, *tried)}
+    """DATA where the culprit collapses two other healthy checkpoints, the first and one in the middle; DATA x STATE where one of them trains
+    on it without a collapse; DATA, FROM THIS STATE where there are too few to say."""
+    # before the first evaluation the held-out loss is high whatever is trained on
+    first = min(tape.evaluations)
+    others = [step for step in starts if first <= step < start and step in tape.steps]
+    tried = dict.fromkeys((others[0], others[len(others) // 2])) if others else {}
     for other in tried:
-        moved = culprit._replace(only=True, shift=place[start] - place[other])
-        if not bench.collapsed(other, other + until - start, moved):
+        shift = int(tape.steps[start]["cursor"]) - int(tape.steps[other]["cursor"])
+        if not bench.collapsed(other, other + until - start, culprit._replace(only=True, shift=shift)):
             return "DATA x STATE", f"the checkpoint of step {other} trains on it without a collapse"
-    plural = "s" if len(tried) > 1 else ""
-    return "DATA", f"it collapses the checkpoint{plural} of step{plural} {' and '.join(map(str, tried))} too"
+    if len(tried) > 1:
+        return "DATA", f"it collapses the checkpoints of steps {' and '.join(map(str, tried))} too"
+    return "DATA, FROM THIS STATE", "too few other healthy checkpoints to say whether the state matters"

@@ -31,8 +31,9 @@ def collapse_cause(seen: Experiment, t: ExperimentThresholds) -> Iterator[Sighti
 
     Formula
     Named is only what is necessary (replaced, the collapse does not come) and sufficient (with only it left, it comes). DATA: it collapses
-    two other healthy checkpoints too; DATA x STATE: it does not; LEARNING RATE: harmless data collapses, and a held rate does not; STATE:
-    neither helps. From checkpoints alone, with the order of the data unknown, at most PROBABLE: under 8 of 8 reconstructed orders.
+    two other healthy checkpoints too; DATA x STATE: one of them trains on it without harm; DATA, FROM THIS STATE: there are too few others
+    to say; LEARNING RATE: harmless data collapses, and a held rate does not; STATE: neither helps. From checkpoints alone, with the order of
+    the data unknown, at most PROBABLE: under 8 of 8 reconstructed orders.
 
     False positives
     None is named for a held-out loss that rises by less than 25 %, than a tenth of what had been learned, or than 5 times its own noise (less where
