@@ -108,6 +108,26 @@ def test_another_process_is_not_comparable(tmp_path: Path, monkeypatch: pytest.M
 
 
 @frameworks
+def test_a_finding_is_confirmed_planned_around_and_refused_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run, folder = runner(monkeypatch, capfd), tmp_path / "run"
+    recorded(folder, f"{jobs.FILE}:pulsed", steps=60, checkpoint_every=20)
+    command = ["replay", str(folder), "--finding", "TP203", "--output-format", "json", "--no-html"]
+    ran = run(*command, "--plan", str(tmp_path / "plan.json"))
+    assert (ran.code, ran.run["verdict"], ran.run["facts"]["replayed steps"]) == (0, "WARN", "41-57")
+    assert ran.run["reason"] == "CONFIRMED: TP203 at step 57, the same bits"
+    assert (
+        json.loads((tmp_path / "plan.json").read_text())["skip"][0] == 90
+    )  # two micro-batches a step, from step 46 on
+    text = (folder / "steps-0.jsonl").read_text()
+    (folder / "steps-0.jsonl").write_text(text.replace('"machine": "', '"machine": "not '))
+    ran = run(*command)
+    assert ran.code == 2
+    assert ran.run["reason"].startswith("NOT COMPARABLE: machine was not ")
+
+
+@frameworks
 def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
     tape = recorded(tmp_path / "run", steps=4)
     folder = tape.checkpoints()[4]
