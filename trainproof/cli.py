@@ -350,6 +350,13 @@ def baseline_remove(name: str, store: str) -> int:
 @click.option(
     "--resume", metavar="FOLDER", help="Keep what was found there as the work goes; after a kill, go on from there."
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Who runs the processes: ray is Ray Data.",
+)
 @_judging
 def data(**options: Any) -> int:
     """Judge data before training: what is malformed, empty, odd, repeated, leaked or lost.

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from trainproof.preflight.found import Found, Partial, merged
 from trainproof.preflight.inputs import Plan, plan_of
 from trainproof.preflight.judging import judge_found
 from trainproof.preflight.rows import Piece
-from trainproof.preflight.running import run_pieces, usual_workers, whole_of
+from trainproof.preflight.running import Runner, run_pieces, usual_workers, whole_of
 from trainproof.preflight.sharding import load_all, packed, share_of
 from trainproof.preflight.trainers import checked_trainer, context_of
 from trainproof.verdict import RunReport, Verdict
@@ -46,6 +47,7 @@ class DataOptions(NamedTuple):
     shard: str | None = None
     partial: str | None = None
     resume: str | None = None
+    engine: str = "local"
 
 
 def run_data(own: DataOptions, shared: Mapping[str, Any]) -> int:
@@ -69,13 +71,15 @@ def run_data(own: DataOptions, shared: Mapping[str, Any]) -> int:
 
 def _work(own: DataOptions, plan: Plan, pieces: Sequence[Piece]) -> list[Partial]:
     """What is in the pieces, in any order."""
-    workers = own.workers or usual_workers()
-    with progress(len(pieces)) as seen:
-        if own.resume is None:
-            return list(run_pieces(plan, pieces, workers, seen))
+    run: Runner = run_pieces
+    if own.engine == "ray":
+        from trainproof.preflight.on_ray import run_on_ray as run
+    if own.resume is not None:
         from trainproof.preflight.resuming import run_kept
 
-        return list(run_kept(plan, pieces, workers, own.resume, seen))
+        run = partial(run_kept, run, own.resume)
+    with progress(len(pieces)) as seen:
+        return list(run(plan, pieces, own.workers or usual_workers(), seen))
 
 
 def _run_shard(own: DataOptions, plan: Plan, options: Options) -> int:

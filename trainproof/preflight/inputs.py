@@ -40,6 +40,11 @@ class Plan(NamedTuple):
     guarded: bool = False  # decoders that may crash are at work: never in this process
 
 
+def without_pieces(plan: Plan) -> Plan:
+    """What the result of a piece depends on, and not more."""
+    return plan._replace(pieces=(), problems=(), unreferenced=())
+
+
 def plan_of(paths: Sequence[str], held_out: Sequence[str], kind: str | None, options: Options) -> Plan:
     """Raises InputError when nothing can be read, and UsageError for a kind that the data cannot be."""
     if kind in (None, "speech"):

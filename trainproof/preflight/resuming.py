@@ -15,14 +15,16 @@ from trainproof import __version__
 from trainproof.errors import InputError
 from trainproof.output import write_whole
 from trainproof.preflight.found import Partial
-from trainproof.preflight.inputs import Plan
+from trainproof.preflight.inputs import Plan, without_pieces
 from trainproof.preflight.rows import Piece
-from trainproof.preflight.running import Seen, run_pieces
+from trainproof.preflight.running import Runner, Seen
 from trainproof.preflight.sharding import load, packed
 
 
-def run_kept(plan: Plan, pieces: Sequence[Piece], workers: int, folder: str, seen: Seen) -> Iterator[Partial]:
-    """The partials of the pieces, those that are in the folder first; the others are written there as they come.
+def run_kept(
+    run: Runner, folder: str, plan: Plan, pieces: Sequence[Piece], workers: int, seen: Seen
+) -> Iterator[Partial]:
+    """The partials of the pieces, those that are in the folder first; what `run` gives for the others is written there as it comes.
 
     Raises InputError when the folder cannot be written to.
     """
@@ -39,10 +41,10 @@ def run_kept(plan: Plan, pieces: Sequence[Piece], workers: int, folder: str, see
             continue
         seen()
         yield part
-    parts = run_pieces(plan, [piece for piece, _ in left], workers, seen)
+    parts = run(plan, [piece for piece, _ in left], workers, seen)
     for part, (piece, path) in zip(parts, left, strict=True):
         if "TPD009" not in part.places:  # a process that was killed is no fault of the data for ever
-            write_whole(path, packed((), _small(plan), (piece.first,), part))
+            write_whole(path, packed((), without_pieces(plan), (piece.first,), part))
         yield part
 
 
@@ -54,13 +56,10 @@ def _kept(path: Path) -> Partial | None:
         return None
 
 
-def _small(plan: Plan) -> Plan:
-    """What the result of a piece depends on."""
-    return plan._replace(pieces=(), problems=(), unreferenced=())
-
-
 def _key(plan: Plan, piece: Piece) -> str:
     from xxhash import xxh3_128_hexdigest
 
     about = Path(plan.files[piece.file].path).stat()
-    return xxh3_128_hexdigest(msgspec.json.encode((__version__, _small(plan), piece, about.st_size, about.st_mtime_ns)))
+    return xxh3_128_hexdigest(
+        msgspec.json.encode((__version__, without_pieces(plan), piece, about.st_size, about.st_mtime_ns))
+    )

@@ -13,6 +13,8 @@ from trainproof.preflight.inputs import Plan
 from trainproof.preflight.rows import Piece, rows_of
 
 Seen = Callable[[], None]
+#: (plan, pieces, workers, what is called after each piece) -> the partials of the pieces, in their order
+Runner = Callable[[Plan, Sequence[Piece], int, Seen], Iterator[Partial]]
 
 
 def partial_of(plan: Plan, piece: Piece) -> Partial:

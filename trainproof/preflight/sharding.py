@@ -62,9 +62,18 @@ def packed(paths: tuple[str, ...], plan: Plan, done: Sequence[int], part: Partia
 
 
 def load(path: str) -> tuple[Header, Partial]:
-    """Read a partial. Raises InputError for what is none."""
+    """Read the file of a partial. Raises InputError for what is none."""
     try:
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        return unpacked(Path(path).read_bytes(), path)
+    except OSError as error:
+        what = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        raise InputError(f"{path}: {what}; expected a partial of `trainproof data --shard`") from None
+
+
+def unpacked(content: bytes, path: str) -> tuple[Header, Partial]:
+    """The partial that `packed` made bytes of. path: as errors name it. Raises InputError for what is none."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             document = json.loads(archive["header"].tobytes())
             header = msgspec.convert(document, Header)
             part = Partial(header.plan.options.keep)
@@ -75,8 +84,6 @@ def load(path: str) -> tuple[Header, Partial]:
                 elif kind == "table":
                     table, _, column = rest.partition("/")
                     part.tables.setdefault(table, {})[column] = [archive[name]]
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; expected a partial of `trainproof data --shard`") from None
     except (OSError, ValueError, KeyError, EOFError, RecursionError, zipfile.BadZipFile, msgspec.MsgspecError) as error:
         raise InputError(f"{path}: no partial of `trainproof data --shard` ({str(error)[:80]})") from None
     if header.version != VERSION:
