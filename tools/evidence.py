@@ -47,7 +47,7 @@ LOOPS = {
     "timed": ("PASS", "healthy loop that logs its times"),
     "data_searched": ("WARN", "the loader reads its file from the beginning for each batch"),
     "hooks_kept": ("FAIL", "the hooks of every step stay"),
-    "evaluated_each_step": ("FAIL", "from the middle on 16 batches are evaluated after each step"),
+    "evaluated_each_step": ("FAIL", "from the middle on 32 batches are evaluated after each step"),
     "course": ("PASS", "healthy plain loop"),
     "warmup_in_epochs": ("FAIL", "the scheduler is stepped once an epoch"),
     "scheduler_four_times": ("FAIL", "the scheduler is stepped four times a step"),

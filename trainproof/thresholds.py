@@ -167,7 +167,7 @@ class LossThresholds(msgspec.Struct, frozen=True):
     late_intervals: float = 3.0  # ... and beyond as many of its records' distances
     never_evals: int = 5  # evaluations that stand at 0 with the loss
 
-    # TP206 too-good-too-early.
+    # TP206 too-good-too-early. Source: reasoned.
     early_min_records: int = 20
     early_loss: float = 0.05  # nats, median of 5
     early_loss_scratch: float = 1.0  # nats, a language model from scratch
@@ -223,17 +223,17 @@ class LearningRateThresholds(msgspec.Struct, frozen=True):
     zero_learns_records: int = 20  # records at 0 over which a falling loss shows that the rate is not 0
     zero_learns_z: float = -3.0  # Mann-Kendall Z of a clear fall
 
-    # TP302 warmup-missing.
+    # TP302 warmup-missing. Source: convention (a first record within the warm-up shows less than its peak).
     warmup_first: float = 0.9  # of the peak at the first record
     warmup_seen: float = 0.5  # of the warm-up: the first record has to come before it
 
-    # TP303 warmup-never-ends.
+    # TP303 warmup-never-ends. Source: convention (one-cycle schedules rise for 30 % of a run).
     rising_peak: float = 0.9  # of the declared peak
     rising_share: float = 0.20  # of the planned steps, WARN
     rising_share_fail: float = 0.50
     rising_warmups: float = 3.0  # declared warm-ups
 
-    # TP304 lr-constant-vs-declared.
+    # TP304 lr-constant-vs-declared. Source: convention (rates are printed with 3 digits or more).
     constant_range: float = 1e-3  # relative range
     constant_share: float = 0.20  # of the planned steps
     constant_moves: float = 0.05  # relative move of the declared schedule over the same steps
@@ -690,13 +690,13 @@ class ThroughputThresholds(msgspec.Struct, frozen=True):
 class PipelineThresholds(msgspec.Struct, frozen=True):
     """Family TP92. Source of all that is not said otherwise: the post-mortem of a public run with decoupled prefetch threads."""
 
-    # TP921 checkpoint-stall, TP922 spike-after-gap, TP923 cliff-without-gap: what a gap is.
+    # TP921 checkpoint-stall, TP922 spike-after-gap, TP923 cliff-without-gap: what a gap is. Source: seen 27 and 18 steps.
     gap_min_records: int = 40
     gap_steps: float = 5.0  # usual distances of steps
     gap_seconds: float = 5.0  # usual times between records
     gap_share: float = 0.02  # of the records: more gaps are how the run logs
 
-    # TP921 checkpoint-stall.
+    # TP921 checkpoint-stall. Source: seen at 2,000 and 4,001 with saves every 2,000 steps.
     stall_gaps: int = 2
     stall_near: int = 5  # steps from a multiple of the save interval ...
     stall_off: float = 0.01  # ... or this share of it

@@ -60,7 +60,7 @@ def timed(
     """Train with a DataLoader and log how long it waits and how long a step takes.
 
     Hooks note the activations of each step; unless `remove_hooks`, they stay. From step `evaluated_from` on (0: never) each step ends
-    with a look at 16 batches.
+    with a look at 32 batches.
     """
     torch.manual_seed(seed)
     model = small()
@@ -80,7 +80,7 @@ def timed(
             optimizer.step()
             for hook in hooks if remove_hooks else ():
                 hook.remove()
-            for at in range(16 if 0 < evaluated_from <= step else 0):
+            for at in range(32 if 0 < evaluated_from <= step else 0):
                 with torch.no_grad():
                     functional.cross_entropy(model(data[at][:, :-1]), data[at][:, -1])
             now = time.process_time()

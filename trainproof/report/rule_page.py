@@ -152,9 +152,23 @@ def _threshold_lines(source: str) -> Iterator[tuple[set[str], str]]:
             yield codes, re.sub(r"^# (TP[DTOE]?\d{3} [\w-]+[.,;]?\s*)*", "", text)
 
 
+#: end of a threshold's name -> what it is, where nothing stands beside it
+PLAIN = {
+    "_min_records": "records that the rule needs",
+    "_min_evals": "evaluations that the rule needs",
+    "_records": "records",
+    "_evals": "evaluations",
+    "_warn": "the same for a WARN",
+    "_fail": "the same for a FAIL",
+    "_scratch": "the same for training from scratch",
+    "_ratio": "times the level before",
+}
+
+
 def _field(node: ast.AnnAssign, lines: list[str]) -> str:
     """A threshold as a list item: its name, its default, and the comment beside it."""
     own = lines[node.lineno - 1 : node.end_lineno]
     said = " ".join(line.partition("# ")[2] for line in own if "# " in line)
+    said = said or next((what for end, what in PLAIN.items() if ast.unparse(node.target).endswith(end)), "")
     default = ast.unparse(node.value) if node.value else ""
     return f"- `{ast.unparse(node.target)}` = {default.strip('()')}{f': {said}' if said else ''}"
