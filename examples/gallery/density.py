@@ -1,4 +1,4 @@
-"""Plain PyTorch loops whose losses look odd in good health: a density that is fitted, and a Wasserstein game.
+"""Plain PyTorch loops whose numbers look odd in good health: a density, a Wasserstein game, half precision with a loss scale.
 
 Each yields its log, record by record. A faulty run changes one argument of its healthy twin.
 """
@@ -7,8 +7,9 @@ import math
 from collections.abc import Iterator
 
 import torch
-from loops import Record
+from loops import CONTEXT, Record, batches
 from torch import nn
+from torch.nn import functional
 
 
 def narrow(seed: int, steps: int = 1200, every: int = 5) -> Iterator[Record]:
@@ -56,3 +57,27 @@ def critics(seed: int, clip: float = 0.1, steps: int = 1200, every: int = 10) ->
         up.step()
         if step % every == 0:
             yield {"step": step, "d_loss": d_loss.item(), "g_loss": g_loss.item(), "lr": 5e-4}
+
+
+def halves(seed: int, epsilon: float = 1e-6, steps: int = 240) -> Iterator[Record]:
+    """A next-byte model in float16 with a loss scaler, and a penalty on the norms of its embeddings, one of which is that of padding.
+
+    The root of a sum of squares that is 0 has no finite gradient unless an epsilon stands below it.
+    """
+    torch.manual_seed(seed)
+    embed = nn.Embedding(256, 16, padding_idx=0)
+    rest = nn.Sequential(nn.Flatten(), nn.Linear(CONTEXT * 16, 64), nn.ReLU(), nn.Linear(64, 256))
+    optimizer = torch.optim.Adam([*embed.parameters(), *rest.parameters()], lr=2e-3)
+    scaler = torch.amp.GradScaler("cpu", growth_interval=100)
+    skipped = 0
+    for step, (context, target) in zip(range(1, steps + 1), batches(seed, 64), strict=False):
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = functional.cross_entropy(rest(embed(context)).float(), target)
+        norms = (embed.weight.square().sum(-1) + epsilon).sqrt()
+        optimizer.zero_grad()
+        scaler.scale(loss + 1e-3 * norms.mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        skipped += not all(bool(weight.grad.isfinite().all()) for weight in (*embed.parameters(), *rest.parameters()))
+        record = {"step": step, "loss": loss.item(), "lr": 2e-3}
+        yield record | {"loss_scale": scaler.get_scale(), "skipped_steps": skipped}

@@ -68,6 +68,8 @@ LOOPS: dict[str, Loop] = {
     "critics": Loop("density:critics"),
     "critics_clipped": Loop("density:critics", {"clip": 1e-3}),
     "density": Loop("density:narrow"),
+    "halves": Loop("density:halves"),
+    "halves_without_epsilon": Loop("density:halves", {"epsilon": 0.0}),
     "losses_kept": Loop("loops:kept_losses", declared=MEMORY),
     "graphs_kept": Loop("loops:kept_losses", {"as_numbers": False}, MEMORY),
     "timed": Loop("machine:timed"),

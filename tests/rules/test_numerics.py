@@ -196,6 +196,14 @@ def skipped(n: int, at: Any, of: float = 1.0) -> Any:
     return with_values(np.zeros(n), at, of)
 
 
+def test_a_running_total_of_one_is_no_step_skipped_again_and_again() -> None:
+    total = np.where(np.arange(300) >= 220, 1.0, 0.0)
+    scale = np.where(np.arange(300) >= 220, 131072.0, 262144.0)
+    assert run_rule("TP105", make_frame(skipped_steps=total, loss_scale=scale)) == []
+    falling = np.where(np.arange(300) >= 220, 262144.0 * 0.5 ** (np.arange(300) - 219.0), 262144.0)
+    assert only("TP105", make_frame(skipped_steps=total, loss_scale=falling)).severity is Severity.FAIL
+
+
 def test_more_than_a_twentieth_of_the_steps_warns() -> None:
     assert run_rule("TP105", make_frame(skipped_steps=skipped(400, range(150, 350, 20)))) == []  # 10 of 200
     frame = make_frame(skipped_steps=skipped(400, [200, 210, 220, 230, 240, 250, 260, 270, 280, 290, 300]))

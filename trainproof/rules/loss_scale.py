@@ -35,12 +35,13 @@ def dynamic_scale(frame: Frame) -> Series:
 def overflows(frame: Frame, t: NumericsThresholds) -> Overflows:
     """Skipped steps after the start-up grace: from the logger's count, else one for each halving of the loss scale.
 
-    A count that never falls and passes 1 is a running total. Raises CannotTell when the log holds neither.
+    A count that never falls and passes 1 is a running total, and so is one that stands at 1 while the loss scale does not fall. Raises
+    CannotTell when the log holds neither.
     """
     if "skipped_steps" in frame and len(frame["skipped_steps"].finite):
         series = frame["skipped_steps"].finite
         count = np.clip(series.value, 0.0, None)
-        total = bool((count[1:] >= count[:-1]).all()) and float(count[-1]) > 1
+        total = bool((count[1:] >= count[:-1]).all()) and (float(count[-1]) > 1 or _scale_stands(frame, series, count))
         skipped = np.diff(count, prepend=count[0]) if total else count
     elif "loss_scale" in frame:
         series = dynamic_scale(frame)
@@ -51,6 +52,15 @@ def overflows(frame: Frame, t: NumericsThresholds) -> Overflows:
     skipped = np.minimum(skipped, steps)
     skipped[series.step <= series.step[0] + t.overflow_grace] = 0.0
     return Overflows(series, skipped, steps)
+
+
+def _scale_stands(frame: Frame, series: Series, count: stats.Floats) -> bool:
+    """Whether a loss scale is logged that is no lower at the end than after the first record with a count."""
+    if "loss_scale" not in frame or not count.any():
+        return False
+    scale = frame["loss_scale"].finite
+    at = int(scale.upto(series.step[np.argmax(count > 0) :][:1])[0])
+    return 0 <= at < len(scale) - 1 and float(scale.value[-1]) >= float(scale.value[at])
 
 
 def _halvings(scale: stats.Floats) -> stats.Floats:
