@@ -52,7 +52,6 @@ class Loop(NamedTuple):
 
 
 SIGMOID: dict[str, object] = {"preference_loss": "sigmoid"}
-MEMORY: dict[str, object] = {"max_steps": 1200, "memory_limit": 1000}
 PLANNED: dict[str, object] = {
     "max_steps": 240,
     "warmup_steps": 24,
@@ -70,8 +69,8 @@ LOOPS: dict[str, Loop] = {
     "density": Loop("density:narrow"),
     "halves": Loop("density:halves"),
     "halves_without_epsilon": Loop("density:halves", {"epsilon": 0.0}),
-    "losses_kept": Loop("loops:kept_losses", declared=MEMORY),
-    "graphs_kept": Loop("loops:kept_losses", {"as_numbers": False}, MEMORY),
+    "losses_kept": Loop("loops:kept_losses"),
+    "graphs_kept": Loop("loops:kept_losses", {"as_numbers": False}),
     "timed": Loop("machine:timed"),
     "data_searched": Loop("machine:timed", {"indexed": False}),
     "hooks_kept": Loop("machine:timed", {"remove_hooks": False}),

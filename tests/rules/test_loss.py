@@ -337,3 +337,7 @@ def test_a_preference_loss_is_given_a_hundred_records_to_fall() -> None:
     with pytest.raises(CannotTell, match="needs 100"):
         run_rule("TP205", make_frame(loss=still[:50], objective="preference"))
     assert only(run_rule("TP205", make_frame(loss=still, objective="preference"))).severity is Severity.WARN
+
+
+def test_a_loss_that_never_moves_has_not_diverged() -> None:
+    assert run_rule("TP203", make_frame(loss=np.zeros(120))) == []

@@ -213,7 +213,7 @@ def _away(loss: Series, level: Level, ratio: float, share: float) -> stats.Bools
     """Where the level is above the best one by ratio and by the share of the improvement given back."""
     gained = np.maximum(stats.median(loss.value[:3]) - level.best, 0.0)
     high = (level.best <= 0) | (level.level >= ratio * level.best)
-    return np.asarray(high & (level.level - level.best >= share * gained))
+    return np.asarray(high & (level.level > level.best) & (level.level - level.best >= share * gained))
 
 
 def _stands_out(loss: Series, level: Level, hold: int, t: LossThresholds) -> stats.Bools:
