@@ -43,7 +43,10 @@ LOOPS = {
     "critics_clipped": ("FAIL", "the critic's weights are clipped to 0.001: neither side has anything to follow"),
     "density": ("PASS", "healthy fit of a density: a loss below 0"),
     "halves": ("PASS", "healthy half precision with a loss scaler"),
-    "halves_without_epsilon": ("FAIL", "the root of 0 has no gradient: every step is skipped, and the loss scale falls to nothing"),
+    "halves_without_epsilon": (
+        "FAIL",
+        "the root of 0 has no gradient: every step is skipped, and the loss scale falls to nothing",
+    ),
     "losses_kept": ("PASS", "healthy loop that keeps its losses as numbers"),
     "graphs_kept": ("WARN", "the sum of the losses keeps the graph of every step"),
     "timed": ("PASS", "healthy loop that logs its times"),
