@@ -40,6 +40,8 @@ def run_record(
 ) -> int:
     """Record a job, or run a script that uses the Recorder. The script finds the folder in TRAINPROOF_RUN. Raises TrainproofError."""
     if ":" not in Path(job).name:
+        if not (job.endswith(".py") and Path(job).is_file()):
+            raise UsageError(f"{job}: no Python script; expected SCRIPT.py, or FILE.py:FUNCTION that makes a job")
         done = subprocess.run([sys.executable, job, *arguments], env={**os.environ, "TRAINPROOF_RUN": out}, check=False)  # noqa: S603  the user's own script
         return done.returncode if done.returncode >= 0 else 128 - done.returncode  # as shells tell of a signal
     if arguments:

@@ -118,6 +118,7 @@ def test_what_is_no_recording(tmp_path: Path, run: Run) -> None:
         ("resume", str(tmp_path / "run" / "none.py:make")),
         ("resume", "demo", "--seeds", "0"),
         ("record-check", "x"),
+        ("record", "x.py", "--out", str(tmp_path / "out")),
         ("record", "x.py:make", "--out", str(tmp_path / "out")),
         ("record", "x.py:make", "stray", "--out", str(tmp_path / "out")),
     ):

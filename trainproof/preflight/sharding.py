@@ -84,8 +84,10 @@ def unpacked(content: bytes, path: str) -> tuple[Header, Partial]:
                 elif kind == "table":
                     table, _, column = rest.partition("/")
                     part.tables.setdefault(table, {})[column] = [archive[name]]
-    except (OSError, ValueError, KeyError, EOFError, RecursionError, zipfile.BadZipFile, msgspec.MsgspecError) as error:
-        raise InputError(f"{path}: no partial of `trainproof data --shard` ({str(error)[:80]})") from None
+    except (OSError, ValueError, KeyError, EOFError, RecursionError, zipfile.BadZipFile, msgspec.MsgspecError):
+        raise InputError(
+            f"{path}: no partial; expected a file that `trainproof data --shard I/N --partial FILE` wrote"
+        ) from None
     if header.version != VERSION:
         raise InputError(f"{path}: a partial of version {header.version}, expected {VERSION}")
     part.rows = header.rows

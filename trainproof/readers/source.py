@@ -152,7 +152,7 @@ def _regular_file(path: str) -> IO[bytes]:
         return Path(path).open("rb")
     except FileNotFoundError:
         raise InputError(
-            f"{path}: no such file or directory; expected `trainproof epoch LOG` with the path of a log"
+            f"{path}: no such file or directory; expected the path of a file, or of a folder with files"
         ) from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}; expected a readable log file") from None
