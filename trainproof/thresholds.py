@@ -957,6 +957,12 @@ class MachineThresholds(msgspec.Struct, frozen=True):
 class ExperimentThresholds(msgspec.Struct, frozen=True):
     """Rules TP108, TP109 and TP707."""
 
+    # TP108 collapse-cause: a rise of the held-out loss that is one. Source: made runs (tests/replay/test_bisecting.py): none in healthy
+    # courses with a noise of 5 %, all of the collapses of tools/trial_jobs.py.
+    rise_noise: float = 5.0  # times the noise before it, less where the level is kept
+    rise_share: float = 0.25  # of the level before it
+    rise_learned: float = 0.1  # of what had been learned
+
     # TP707 resume-equivalence, of two logs. Source: measured between devices and thread counts (1e-6 to 5e-7 in the loss), widened
     # for low precision.
     resume_steps: int = 5  # steps after the interruption that are compared

@@ -51,6 +51,21 @@ def test_a_falling_course_has_none(values: list[float]) -> None:
     assert bad_point(evaluations(*sorted(values, reverse=True))) is None
 
 
+@pytest.mark.parametrize("count", [6, 12, 24])
+@pytest.mark.parametrize("noise", [0.01, 0.05])
+@pytest.mark.parametrize("learned", [0.0, 2.0])
+def test_noise_is_no_collapse(count: int, noise: float, learned: float) -> None:
+    random, at = np.random.default_rng(0), np.arange(count)
+    level = 1.2 + learned * np.exp(-at / (count / 5))
+    courses = level * np.exp(random.normal(0, noise, (100, count)))
+    assert sum(bad_point(evaluations(*course.tolist())) is not None for course in courses) <= 1
+
+
+def test_a_collapse_that_varies_wildly_is_dated_to_its_beginning() -> None:
+    assert point(evaluations(0.7, 0.1, 0.02, 723.2, 3.7e6, 20.0, 452.6, 0.85, 0.7)) == (40, pytest.approx(0.71))
+    assert point(evaluations(0.7, 0.1, 0.02, 6e4, 1e5, 2e5, 3e5, 4e5)) == (40, pytest.approx(0.71))
+
+
 def test_the_user_says_where_it_is_bad() -> None:
     assert point(evaluations(1.0, 1.01, 1.02), 30) == (30, pytest.approx(1.01))
     assert bad_point(evaluations(1.0, 0.9, 0.8), 30) is None

@@ -15,10 +15,10 @@ from trainproof.experiments import Cause
 from trainproof.record.tape import Tape
 from trainproof.replay.counterfactuals import Bench, Change, shard_of
 from trainproof.replay.job import Target
+from trainproof.thresholds import ExperimentThresholds
 
 T = TypeVar("T")
-#: a rise of the held-out loss that is one: times the noise of its level, share of it, and share of what had been learned
-RISE_NOISE, RISE_SHARE, RISE_LEARNED = 5.0, 0.25, 0.1
+LIMITS = ExperimentThresholds()
 #: evaluations before the bad point; evaluations after which a level is no surer, since they are not independent
 LEAST_BEFORE, SURE = 2, 3
 
@@ -69,7 +69,7 @@ def _rise(values: np.ndarray, split: int) -> _Rise:
     changes = np.diff(values[: lowest + 1])
     ups = changes[changes > 0]
     noise = stats.MAD_TO_SIGMA * float(np.median(ups)) / min(len(kept), SURE) ** 0.5 if len(ups) else 0.0
-    least = max(RISE_NOISE * noise, RISE_SHARE * abs(low), RISE_LEARNED * (float(values[0]) - low))
+    least = max(LIMITS.rise_noise * noise, LIMITS.rise_share * abs(low), LIMITS.rise_learned * (float(values[0]) - low))
     return _Rise(low, float(min(np.median(kept), values[split])), least)
 
 
