@@ -161,7 +161,7 @@ def test_one_shard_ruins_the_run(tmp_path: Path) -> None:
 def test_a_shard_that_does_harm_by_concentration(tmp_path: Path) -> None:
     job = f"{EXAMPLES / 'transformer.py'}:make"
     kind, interval, shard, batches, samples, _ = bisected(tmp_path, job, 112, 16, 4)["cause"]
-    assert (kind, interval[0], shard, batches, samples) == ("DATA", 96, "shard-6", [], [])
+    assert (kind, interval[0], shard, batches, samples) == ("DATA x STATE", 96, "shard-6", [], [])
     assert forensic(tmp_path, job)[:3] == ["UNPROVEN", [96, 112], ""]
 
 
