@@ -61,11 +61,10 @@ def clean_items(count: int, seed: int = 5) -> list[Item]:
     """Clips with texts that differ."""
     rng, words = np.random.default_rng(seed), random.Random(seed)
     pool = [s for s in sentences() if 30 <= len(s) <= 110 and "etc." not in s]
-    texts = words.sample(pool, min(count, len(pool)))
+    texts = dict.fromkeys(words.sample(pool, min(count, len(pool))))  # no text comes twice
     while len(texts) < count:
-        texts.append(
-            " ".join(words.choice(pool).split()[:6]) + f" and {' '.join(words.choice(pool).split()[:7]).lower()}."
-        )
+        first, second = words.choice(pool).split()[:6], words.choice(pool).split()[:7]
+        texts.setdefault(f"{' '.join(first)} and {' '.join(second).lower()}.")
     return [Item(voice(text, rng, 110 + 30 * rng.random()), text) for text in texts]
 
 

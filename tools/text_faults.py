@@ -45,7 +45,7 @@ def clean_pairs(rows: int, seed: int = 8) -> Iterator[Record]:
     rng = random.Random(seed)
     pool = sentences()
     for _ in range(rows):
-        first, second, *others = rng.sample(pool, rng.randint(2, 7))  # no sentence is on both sides
+        first, second, *others = rng.sample(pool, rng.randint(6, 9))  # no sentence is on both sides
         half = len(others) // 2
         sides = [" ".join([first, *others[:half]]), " ".join([second, *others[half:]])]
         yield {

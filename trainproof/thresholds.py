@@ -842,11 +842,12 @@ class DataThresholds(msgspec.Struct, frozen=True):
     edge_seconds: float = 1.0
     pause_seconds: float = 2.0
 
-    # TPD219 ends-abruptly. Source: measured on synthesised speech only.
+    # TPD219 ends-abruptly. Source: measured on synthesised speech; none of 2,746 recorded prompts is told (docs/preflight.md).
     tail_under: float = 10.0  # dB under the loud frames
     tail_share: float = 0.2  # of the clips: more of them are how the pack is cut
 
-    # TPD214 level-outlier, TPD215 noisy, TPD216 band-limited. Source: measured on synthesised speech only.
+    # TPD214 level-outlier, TPD215 noisy, TPD216 band-limited. Source: measured on synthesised speech; TPD214 and TPD215 tell one each of
+    # 2,746 recorded prompts (docs/preflight.md).
     level_under: float = 20.0  # dB under the median of the clips
     dynamic_under: float = 20.0  # dB
     band_under: float = 20.0  # dB

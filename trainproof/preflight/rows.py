@@ -14,7 +14,7 @@ import msgspec
 
 from trainproof.errors import InputError
 from trainproof.preflight.extras import needed
-from trainproof.readers.source import MOST_LINE_BYTES, LogInput, count_lines
+from trainproof.readers.source import MOST_DOCUMENT_BYTES, MOST_LINE_BYTES, LogInput, count_lines
 
 #: bytes of lines that one worker reads at once
 PIECE_BYTES = 8 * 1024 * 1024
@@ -28,6 +28,20 @@ PACKED_ENDINGS = (".gz", ".zst", ".xz")
 
 _MARK = b"\xef\xbb\xbf"  # of the order of bytes, at the beginning of a file
 _PARQUET, _ARROW = b"PAR1", b"\xff\xff\xff\xff"
+#: sounds, pictures, programs, archives and prints hold no records
+_BINARY = (
+    b"RIFF",
+    b"fLaC",
+    b"OggS",
+    b"ID3",
+    b"\x7fELF",
+    b"PK\x03\x04",
+    b"\x89PNG",
+    b"\xff\xd8\xff",
+    b"%PDF",
+    b"\x80\x04",
+    b"\0\0\0\0",
+)
 _PACKED = (b"\x1f\x8b", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 
 
@@ -73,6 +87,8 @@ def format_of(path: str) -> str:
         return "parquet"
     if head.startswith(_ARROW):
         return "arrow"
+    if head.startswith(_BINARY):
+        raise InputError(f"{path}: a binary file without records; expected {', '.join(RECORD_ENDINGS)}, also packed")
     text = head.lstrip()
     first = text.split(b"\n", 1)[0].strip()
     if text[:1] == b"{":
@@ -258,6 +274,10 @@ def _leniently(line: bytes | None) -> tuple[Any, bool]:
 
 
 def _whole(path: str) -> bytes:
+    if Path(path).stat().st_size > MOST_DOCUMENT_BYTES:
+        raise InputError(
+            f"{path}: more than {MOST_DOCUMENT_BYTES >> 30} GiB in one document; write a record a line (JSONL)"
+        )
     with closing(LogInput(path)) as log:
         return log.read()
 

@@ -53,8 +53,12 @@ def read_tokenizer(path: str) -> Tokenizer:
     named = Path(path)
     file = _file_in(named) if named.is_dir() else named
     try:
+        if file.exists() and not file.is_file():  # a pipe would wait for ever
+            raise InputError(f"{path}: not a regular file, expected a tokenizer")
         with file.open("rb") as raw:
             head = raw.read(4096)
+            if file.stat().st_size > MOST_BYTES:
+                raise InputError(f"{path}: more than {MOST_BYTES >> 20} MiB, expected a tokenizer")
             data = head + raw.read(MOST_BYTES)
     except OSError as error:
         raise InputError(
@@ -65,8 +69,6 @@ def read_tokenizer(path: str) -> Tokenizer:
         (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
     ):
         raise InputError(f"{path}: a pickled tokenizer is never loaded; save it as tokenizer.json")
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{path}: more than {MOST_BYTES >> 20} MiB, expected a tokenizer")
     try:
         return _read(file, data, named if named.is_dir() else None)
     except InputError:

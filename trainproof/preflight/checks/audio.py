@@ -1,4 +1,4 @@
-"""Sounds of a speech pack. Limits stay WARN until they are measured on real recordings."""
+"""Sounds of a speech pack. Limits of level, noise and silence stay WARN: they were measured on one kind of real recordings."""
 
 from __future__ import annotations
 

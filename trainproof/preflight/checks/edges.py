@@ -1,4 +1,4 @@
-"""Where the speech of a clip begins, pauses and ends. Limits stay WARN until they are measured on real recordings."""
+"""Where the speech of a clip begins, pauses and ends. Limits stay WARN: they were measured on one kind of real recordings."""
 
 from __future__ import annotations
 
