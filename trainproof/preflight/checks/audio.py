@@ -347,7 +347,7 @@ def declared_duration(found: Found, t: DataThresholds) -> Iterator[Sighting]:
 def duplicate_audio(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """The samples of a clip are those of an earlier one, or its envelope is: a copy, perhaps at another level.
 
-    With another text it is FAIL: one of the two texts is wrong.
+    The same samples with another text are FAIL: one of the two texts is wrong.
 
     Why it matters
     What is repeated counts more; of two texts for one sound one is wrong.
@@ -367,7 +367,7 @@ def duplicate_audio(found: Found, t: DataThresholds) -> Iterator[Sighting]:
         Example(int(place[i]), math.nan, f"{how} {found.named(int(place[j]))}") for i, (j, how) in found_at.items()
     ]
     if examples:
-        other = sum(1 for i, (j, _) in found_at.items() if text[i] != text[j])
+        other = sum(1 for i, (j, how) in found_at.items() if text[i] != text[j] and how.startswith("the same samples"))
         more = f"; {other:,} of them with another text" if other else ""
         yield found.tell(
             "TPD223", FAIL if other else WARN, f"{found.counted(len(examples))} sound as an earlier one{more}", examples
