@@ -144,7 +144,7 @@ def _pass(path: Path) -> None:
     buffer = bytearray(CHUNK)
     with path.open("rb", buffering=0) as file:
         while count := file.readinto(buffer):
-            np.frombuffer(buffer, np.uint8, count).sum(dtype=np.int64)
+            np.frombuffer(buffer, np.uint64, count // 8).sum()
 
 
 def _scan(path: Path) -> None:
