@@ -22,9 +22,11 @@ FAULTS = {
     "one_hot_step": ("course", "hot_step"),
     "another_optimizer": ("in_order", "optimizer_of"),
     "resumed_without_weights": ("resumed", "lost"),
+    "resumed_without_optimizer": ("resumed", "lost"),
     "resumed_without_scheduler": ("resumed", "lost"),
     "resumed_without_sampler": ("resumed", "lost"),
     "restart_loop": ("resumed", "crashes"),
+    "eval_leaked": ("epochs", "leaked"),
     "warmup_ignored": ("stock", "schedule"),
     "accumulation_summed": ("accumulation", "own_loss"),
     "all_masked": ("stock", "masked"),
@@ -81,7 +83,7 @@ def test_only_one_argument_differs_from_the_healthy_twin(run: str, seed: int) ->
 
 @each_seed
 def test_a_clean_resume_repeats_its_steps_exactly_and_no_other_does(seed: int) -> None:
-    for run in ("resumed", "resumed_without_weights"):
+    for run in ("resumed", "resumed_without_weights", "resumed_without_optimizer"):
         losses: dict[float, list[float]] = {}
         for record in records(run, seed):
             losses.setdefault(record["step"], []).append(record["loss"])
