@@ -25,7 +25,7 @@ LAYERS = (
     ("replay",),
     ("record",),
     ("guardian", "live"),
-    ("command", "progress"),
+    ("command", "progress", "preflight.resuming"),
     ("api", "output"),
     ("comparing.compare", "comparing.load", "comparing.store", "comparing.drawing"),
     ("report.rule_page", "checkpoint.inspecting"),
