@@ -30,8 +30,8 @@ from trainproof.preflight.turns import (
     shape_of,
 )
 
-#: texts that are looked at together
-BATCH = 256
+#: characters of texts that are looked at together, one text at least
+BATCH_CHARACTERS = 100_000
 #: shapes of records and labels that are told apart in one piece
 MOST_SHAPES = 200
 #: characters of a prompt from which on an answer may not begin with it
@@ -69,6 +69,7 @@ class _Batch:
         self.texts: list[str] = []
         self.answers: list[str] = []
         self.prompts: list[str] = []
+        self.size = 0  # characters of those that were added one by one
 
 
 class TextCollector:
@@ -102,7 +103,7 @@ class TextCollector:
                 self._record(place, record)
             else:
                 out.hit("TPD003", place, f"a {type(record).__name__} instead of an object: {str(record)[:60]}")
-            if len(self._batch.texts) >= BATCH:
+            if self._batch.size >= BATCH_CHARACTERS:
                 self._flush()
         self._flush()
         for shape, count in self._shapes.items():
@@ -168,8 +169,10 @@ class TextCollector:
         count = self._shapes.get(shape, 0)
         if count or len(self._shapes) < MOST_SHAPES:
             self._shapes[shape] = count + len(places)
-            for place in places[: max(0, self.out.keep - count)]:
-                self.out.example(f"shape {_shape_label(shape)}", Example(place, float("nan"), ""))
+            if count < self.out.keep:
+                label = f"shape {_shape_label(shape)}"
+                for place in places[: self.out.keep - count]:
+                    self.out.example(label, Example(place, float("nan"), ""))
 
     def _sample(self, place: int, sample: Sample) -> None:
         out, turns, batch = self.out, sample.turns, self._batch
@@ -190,6 +193,7 @@ class TextCollector:
             self._head(place, answer)
             self._echo(place, texts)
         self._loop(place, answer or (text if self.kind == "text" else ""))
+        batch.size += len(text)
         batch.places.append(place)
         batch.texts.append(text)
         batch.answers.append(answer)
