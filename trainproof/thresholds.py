@@ -192,7 +192,7 @@ class LossThresholds(msgspec.Struct, frozen=True):
     uniform_records: int = 20
     uniform_grace: int = 50  # records
     uniform_grace_share: float = 0.05  # of the planned steps
-    uniform_vocabulary: int = 2**20  # tokens, where it is unknown: more than the largest in use (XLM-V, 901,629)
+    uniform_vocabulary: int = 1048576  # tokens, where it is unknown: more than the largest in use (XLM-V, 901,629)
 
     # TP210 level-shift. Source: measured (0 of 97 public runs; a 5 % shift found in 15 of 17).
     shift_min_records: int = 60

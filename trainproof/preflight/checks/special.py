@@ -125,8 +125,9 @@ def special_token_missing(found: Tokenized, t: TokenizerThresholds) -> Iterator[
     fix="Train the embedding too, copy the row of a token that means the same, or use the template of the base model.",
 )
 def untrained_token(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting]:
-    """The embedding's row of a marker that the chat template writes, or of the end token, was never trained: it is zero or nearly, or
-    equal to the row of another token.
+    """The embedding's row of a marker that the chat template writes, or of the end token, was never trained.
+
+    It is zero or nearly, or equal to the row of another token.
 
     Why it matters
     Adapters leave the embedding as it is: the model cannot tell one such marker from another.
