@@ -219,6 +219,15 @@ def test_exact_restarts_from_one_step_are_a_loop(rounds: int) -> None:
     assert points(run) == list(enumerate(values, 1))
 
 
+def test_restarts_of_which_one_ended_earlier_are_each_told_once() -> None:
+    steps = [*range(20, 32), *(29, 30, 31) * 2, *(29, 30), *(29, 30, 31) * 3, *(29, 30)]
+    values = [3 - step / 100 for step in steps]
+    values[19] = 2.0  # no exact repeat: the fall after it is one of both kinds
+    frame = only(log_of(steps, values))
+    assert kinds(frame) == ["overlap"] * 7
+    assert points(frame)[-1] == (30, 2.7)
+
+
 def test_the_first_lines_printed_twice() -> None:
     steps = [*range(1, 11), *range(1, 11), *range(200, 2200, 200)]
     values = [*falling(10), *falling(10), *falling(10, seed=1)]

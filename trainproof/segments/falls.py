@@ -39,7 +39,9 @@ def falls_of(frame: Frame, main: Series, repeated: Bools) -> list[Fall] | None:
     runs = sum(fall.kind == "run" for fall in falls)
     if 1 < len(at) > runs and len(at) > DISORDER_SHARE * len(step):
         return None
-    return sorted([*falls, *(Fall(i, int(main.line[i]), "resume") for i in _exact_resumes(main.step, repeated))])
+    known = {fall.at for fall in falls}
+    exact = [i for i in _exact_resumes(main.step, repeated) if i not in known]
+    return sorted([*falls, *(Fall(i, int(main.line[i]), "resume") for i in exact)])
 
 
 def _fits_together(step: Ints) -> bool:
