@@ -13,7 +13,7 @@ import pytest
 
 from tests.commands import Ran, Run, runner
 from tests.comparing.helpers import falling
-from trainproof import aside
+from trainproof.comparing import load
 
 RECORDS = 400
 
@@ -310,16 +310,16 @@ def test_names_formats_and_facts_apply(run: Run) -> None:
 
 def test_large_logs_are_read_by_two_processes_with_the_same_result(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     one = compare(run, "worse.jsonl", "good1.jsonl", "good2.jsonl")
-    monkeypatch.setattr(aside, "LARGE", 1000)
+    monkeypatch.setattr(load, "LARGE", 1000)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    assert aside.worth_a_process(aside.size_of("worse.jsonl"))
-    assert not aside.worth_a_process(aside.size_of(".")), "the size of a folder is not known"
+    assert load._worth_a_process("worse.jsonl", ["good1.jsonl"])
+    assert not load._worth_a_process("worse.jsonl", ["."]), "the size of a folder is not known"
     assert compare(run, "worse.jsonl", "good1.jsonl", "good2.jsonl") == one
     write("broken.jsonl", [{"memory": 1.0}] * 200)
     broken = compare(run, "good1.jsonl", "broken.jsonl")
     assert (broken.code, broken.err.count("\n")) == (2, 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
-    assert not aside.worth_a_process(aside.size_of("worse.jsonl"))
+    assert not load._worth_a_process("worse.jsonl", ["good1.jsonl"])
 
 
 def test_quiet_is_one_line(run: Run) -> None:

@@ -36,7 +36,7 @@ LAYERS = (
     ("rules", "preflight"),
     ("comparing", "checkpoint", "experiments", "record.storage", "record.codec", "record.framework"),
     ("readers", "stats", "thresholds"),
-    ("names", "segments", "objective", "aside"),
+    ("names", "segments", "objective"),
     ("frame", "report"),
     ("facts", "verdict"),
     ("errors", "plugins"),

@@ -59,7 +59,7 @@ def test_the_fast_and_the_tolerant_way_agree(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(source, "CHUNK_BYTES", piece)
         fast = _outcome(data)
-        patch.setattr(Layout, "cells_of_lines", lambda *_: None)
+        patch.setattr(Layout, "decode_lines", lambda *_: None)
         assert fast == _outcome(data)
 
 
@@ -74,14 +74,14 @@ def _outcome(data: bytes) -> object:
 def test_the_fast_way_is_taken_across_key_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "CHUNK_BYTES", 512)
     taken: list[int] = []
-    decode = Layout.cells_of_lines
+    decode = Layout.decode_lines
 
     def counting(layout: Layout, data: bytes) -> Any:
-        cells = decode(layout, data)
-        taken.append(0 if cells is None else data.count(b"\n"))
-        return cells
+        records = decode(layout, data)
+        taken.append(len(records or ()))
+        return records
 
-    monkeypatch.setattr(Layout, "cells_of_lines", counting)
+    monkeypatch.setattr(Layout, "decode_lines", counting)
     records = [
         {"step": i, "eval_loss": 2.0, "name": "x"} if i % 5 == 0 else {"step": i, "loss": 1.0} for i in range(1, 501)
     ]

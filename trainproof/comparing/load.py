@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trainproof import stats
-from trainproof.aside import aside, size_of, worth_a_process
 from trainproof.comparing.compare import Baseline, baseline_of, stored_baseline
 from trainproof.comparing.reference import LogReference
 from trainproof.comparing.store import is_stored, load
@@ -20,6 +19,8 @@ from trainproof.readers.beside import settings_beside
 from trainproof.readers.discover import read_logs
 from trainproof.verdict import RunReport
 
+#: bytes of logs from which on a second process reads the baselines meanwhile
+LARGE = 32 * 1024 * 1024
 #: records at the end whose median says which run of a folder is best
 BEST_RECORDS, BEST_SHARE = 5, 0.05
 
@@ -120,11 +121,18 @@ def load_both(
     run: str, baselines: Sequence[str], reading: Reading, facts: Facts | None = None
 ) -> tuple[Loaded, list[Baseline]]:
     """The run and its baselines; of large logs a second process reads and judges the baselines meanwhile."""
-    if not worth_a_process(min(size_of(run), sum(map(size_of, baselines)))):
+    if not _worth_a_process(run, baselines):
         return load_run(run, reading, facts), load_baselines(baselines, reading)
-    with aside(_load_or_problem, list(baselines), reading) as others:
-        own = load_run(run, reading, facts)
-        found = others.result()
+    import warnings
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # numpy's idle threads do not mind a fork
+        with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
+            others = pool.submit(_load_or_problem, list(baselines), reading)
+            own = load_run(run, reading, facts)
+            found = others.result()
     if isinstance(found, TrainproofError):
         raise found
     return own, found
@@ -135,6 +143,21 @@ def _load_or_problem(paths: Sequence[str], reading: Reading) -> list[Baseline] |
         return load_baselines(paths, reading)
     except TrainproofError as problem:
         return problem
+
+
+def _worth_a_process(run: str, baselines: Sequence[str]) -> bool:
+    """Whether both sides are large files and this is a Linux machine with a second processor."""
+    if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2:
+        return False
+    return min(sum(map(_size, paths)) for paths in ([run], baselines)) >= LARGE
+
+
+def _size(path: str) -> int:
+    """The bytes of a regular file; 0 for everything else."""
+    try:
+        return Path(path).stat().st_size if Path(path).is_file() else 0
+    except OSError:
+        return 0
 
 
 def best_of(folder: str, run: str, reading: Reading) -> Baseline:

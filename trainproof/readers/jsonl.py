@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from functools import lru_cache
 
 import numpy as np
@@ -14,7 +13,6 @@ from trainproof.frame import Ints
 from trainproof.names import EPOCH_NAMES, STEP_NAMES, looks_like_metric, plain
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.columns import Batch, Cells, cells_of, columns_of
-from trainproof.readers.later import LaterHalf
 from trainproof.readers.layout import Layout
 from trainproof.readers.records import RecordSink
 from trainproof.readers.source import LogInput, count_lines
@@ -63,10 +61,8 @@ class JSONLReader:
     def read(self, log: LogInput, out: FrameBuilder) -> None:
         self.declare(out)
         reading = _Reading(out, self)
-        with ExitStack() as stack:
-            for chunk in log.chunks():
-                reading.take(chunk)
-                reading.later = reading.later or LaterHalf(log, reading.layout, stack)
+        for chunk in log.chunks():
+            reading.take(chunk)
         if not reading.records:
             raise FormatError(f"{log.path}: no line of it is a JSON object; expected JSONL, one object a line")
         reading.sink.finish()
@@ -101,25 +97,22 @@ class _Reading:
         self.sink = RecordSink(out, reader.step_key)
         self.records = 0
         self._out, self._reader = out, reader
-        self.layout = Layout()
-        self.later: LaterHalf | None = None
-        self._line, self._offset = 1, 0
+        self._layout = Layout()
+        self._line = 1
 
     def take(self, chunk: bytes) -> None:
         """The records of some whole lines."""
-        first, offset = self._line, self._offset
-        self._line += count_lines(chunk)
-        self._offset += len(chunk)
-        cells = self.later.take(offset, len(chunk)) if self.later else None
-        cells = cells or self.layout.cells_of_lines(chunk)
-        if cells is not None:
-            self._give(cells, np.arange(first, self._line))
+        first, count = self._line, count_lines(chunk)
+        self._line += count
+        fast = self._layout.decode_lines(chunk) if count else None
+        if fast is not None and len(fast) == count:  # else blank lines, or objects over several lines
+            self._give(self._layout.cells(fast), np.arange(first, first + count))
             return
         lines, records = [], []
         for line, record in self._tolerantly(chunk, first):
             lines.append(line)
             records.append(record)
-            self.layout.learn(record)
+            self._layout.learn(record)
         if records:
             self.sink.learn(records)
             self._give(cells_of(records), np.array(lines, np.int64))

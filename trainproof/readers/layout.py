@@ -16,7 +16,6 @@ import numpy as np
 
 from trainproof.frame import Floats
 from trainproof.readers.columns import Cells
-from trainproof.readers.source import count_lines
 
 #: records with more keys than this are read the tolerant way
 MOST_KEYS = 512
@@ -34,13 +33,9 @@ Records = list[Any]
 class Layout:
     """The keys seen so far, in the order in which records spell them, and decoders made for them."""
 
-    def __init__(self, learned: Mapping[str, bool] | None = None) -> None:
-        self._numeric = dict(learned or {})  # key -> every value so far was a finite number
+    def __init__(self) -> None:
+        self._numeric: dict[str, bool] = {}  # key -> every value so far was a finite number
         self._decoders: tuple[Callable[[bytes], Records], Callable[[bytes], Records]] | None = None
-
-    def learned(self) -> dict[str, bool]:
-        """What another Layout has to be given to decode as this one does."""
-        return dict(self._numeric)
 
     def learn(self, record: Mapping[str, object]) -> None:
         """Take up a record's keys, so that the next records like it can be decoded."""
@@ -62,12 +57,9 @@ class Layout:
             self.learn(record)
         return {key: cells[key] for key in self._numeric if key in cells}
 
-    def cells_of_lines(self, data: bytes) -> dict[str, Cells] | None:
-        """The cells of objects that stand one on each line, or None when they do not fit."""
-        count = count_lines(data)
-        records = self._decode(0, data) if count else None
-        # else there are blank lines, or objects over several lines
-        return self.cells(records) if records is not None and len(records) == count else None
+    def decode_lines(self, data: bytes) -> Records | None:
+        """The records of newline-delimited objects, or None when they do not fit."""
+        return self._decode(0, data)
 
     def decode_list(self, data: bytes) -> Records | None:
         """The records of one JSON list, or None when they do not fit."""

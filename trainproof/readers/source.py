@@ -10,7 +10,6 @@ from typing import IO
 
 import numpy as np
 
-from trainproof.aside import size_of
 from trainproof.errors import InputError
 from trainproof.readers.streams import MOST_UNPACKED_BYTES, PIECE_BYTES, RATIO_FREE_BYTES, Stream, opened
 
@@ -61,11 +60,6 @@ class LogInput:
             return opened(self._spool, self.path)
         self._file = _regular_file(self.path)
         return opened(self._file, self.path)
-
-    @property
-    def size_on_disk(self) -> int:
-        """The bytes of the file; 0 for what came through a pipe or from memory."""
-        return 0 if self._spool is not None else size_of(self.path)
 
     def close(self) -> None:
         """Let go of the file, and of what was kept of standard input."""
