@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -86,6 +87,15 @@ def mlflow_client(uri: str) -> dict[str, Run]:
     }
 
 
+def mlflow_folders(kept: Path) -> dict[str, Run]:
+    """The runs of a tracking folder. The client takes a run without its empty folders, which git does not keep, for damaged."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(shutil.copytree(kept, Path(folder, "mlruns")))
+        for meta in copy.glob("*/*/meta.yaml"):
+            (meta.parent / "artifacts").mkdir(exist_ok=True)
+        return mlflow_client(f"file://{copy}")
+
+
 def mlflow_database(packed: Path) -> dict[str, Run]:
     """The runs of a compressed database."""
     import lzma
@@ -125,7 +135,7 @@ READERS: dict[str, tuple[str, Callable[[Path], Run]]] = {
 def own_reading(name: str, folder: Path) -> dict[str, Run]:
     """twin -> its points, of the samples of one logger."""
     if name == "mlflow":
-        return mlflow_client(f"file://{folder.resolve()}/mlruns")
+        return mlflow_folders(folder / "mlruns")
     if name == "mlflow-db":
         return mlflow_database(folder / "mlflow.db.xz")
     if name == "wandb-export":
