@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -126,23 +127,32 @@ def load_both(
     import warnings
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
+    from tempfile import TemporaryDirectory
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # numpy's idle threads do not mind a fork
-        with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
-            others = pool.submit(_load_or_problem, list(baselines), reading)
+        with (
+            TemporaryDirectory(prefix="trainproof-") as folder,
+            ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool,
+        ):
+            place = Path(folder, "baselines")
+            others = pool.submit(_load_or_problem, list(baselines), reading, place)
             own = load_run(run, reading, facts)
-            found = others.result()
-    if isinstance(found, TrainproofError):
-        raise found
-    return own, found
+            if (problem := others.result()) is not None:
+                raise problem
+            with place.open("rb") as kept:
+                return own, pickle.load(kept)  # noqa: S301  this process's own fork wrote it into a folder of its own
 
 
-def _load_or_problem(paths: Sequence[str], reading: Reading) -> list[Baseline] | TrainproofError:
+def _load_or_problem(paths: Sequence[str], reading: Reading, place: Path) -> TrainproofError | None:
+    """Leave the baselines at `place`: a file is several times as quick as the pipe between two processes."""
     try:
-        return load_baselines(paths, reading)
+        found = load_baselines(paths, reading)
     except TrainproofError as problem:
         return problem
+    with place.open("wb") as kept:
+        pickle.dump(found, kept, protocol=5)
+    return None
 
 
 def _worth_a_process(run: str, baselines: Sequence[str]) -> bool:
