@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from trainproof.apart import Subject, judge_apart
-from trainproof.command import Options, check_outputs, exit_code, give_report, rules_of, write_html
+from trainproof.command import Options, check_outputs, finish, settings_of
 from trainproof.errors import UsageError
 from trainproof.experiments import Cause, Collapse, Experiment
 from trainproof.judge import Settings, check_selectors, report_of
-from trainproof.output import print_text, report_stem, tell, write_whole
+from trainproof.output import print_text, tell, write_whole
 from trainproof.record.tape import Tape
 from trainproof.replay.replaying import Segment, mismatch_once
 from trainproof.replay.worker import ask
-from trainproof.resume_command import settings_of
-from trainproof.verdict import RunReport, Verdict
+from trainproof.resume_command import job_settings
+from trainproof.verdict import RunReport
 
 
 class BisectOptions(NamedTuple):
@@ -40,25 +40,21 @@ def run_bisect(own: BisectOptions, shared: Mapping[str, Any]) -> int:
     """Find the cause of a collapse, print and write the reports; the exit code. Raises TrainproofError."""
     options = Options(paths=(own.run,), **shared)
     check_outputs(options)
-    rules = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
+    rules = settings_of(options)
     check_selectors(rules)
     if own.attempt is not None:
         return _try(own)
     if own.forensic:
         if own.job is None:
             raise UsageError("--forensic needs --job train.py:make: checkpoints do not say which job they are of")
-        request: dict[str, Any] = {"job": own.job, "settings": settings_of(own.given), "budget": own.budget}
+        request: dict[str, Any] = {"job": own.job, "settings": job_settings(own.given), "budget": own.budget}
         answer, seen = ask("forensic", {"folder": own.run, **request}, echo=True), Experiment(bisected=True)
     else:
         answer, seen = _instrumented(own)
     if own.evidence is not None:
         write_whole(Path(own.evidence), json.dumps(answer, indent=2) + "\n")
     run = _report(own, answer, seen, rules)
-    report = report_of([run], "bisect")
-    give_report(report, options)
-    if not options.no_html:
-        write_html(report, options, f"bisect-{report_stem((own.run,))}")
-    return exit_code(report, report.verdict is Verdict.SKIP, options)
+    return finish(report_of([run], "bisect"), options, (own.run,))
 
 
 def _instrumented(own: BisectOptions) -> tuple[dict[str, Any], Experiment]:

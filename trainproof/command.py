@@ -131,6 +131,14 @@ def write_html(report: Report, options: Options, stem: str) -> None:
         tell(f"HTML report: {path}")
 
 
+def finish(report: Report, options: Options, inputs: tuple[str, ...], unjudged: bool | None = None) -> int:
+    """Print and write the reports of what was judged in `inputs`; the exit code. unjudged: by default, whether nothing could be judged."""
+    give_report(report, options)
+    if not options.no_html:
+        write_html(report, options, f"{report.command}-{report_stem(inputs)}")
+    return exit_code(report, report.verdict is Verdict.SKIP if unjudged is None else unjudged, options)
+
+
 def exit_code(report: Report, unjudged: bool, options: Options) -> int:
     """0 PASS or WARN, 1 FAIL, 2 when nothing of some input that was named could be judged."""
     verdicts = {run.verdict for run in report.runs}

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 from trainproof.command import (
     Options,
     check_outputs,
-    exit_code,
-    give_report,
+    finish,
     mapping_of,
     settings_of,
-    write_html,
 )
 from trainproof.comparing import store
 from trainproof.comparing.compare import Baseline, compare_run
@@ -23,7 +21,7 @@ from trainproof.comparing.summary import StoredRun, summarise
 from trainproof.errors import InputError, UsageError
 from trainproof.facts import parse_fact_options
 from trainproof.judge import check_selectors, report_of
-from trainproof.output import print_text, report_stem, tell, write_whole
+from trainproof.output import print_text, tell, write_whole
 from trainproof.verdict import Verdict
 
 
@@ -57,12 +55,9 @@ def run_compare(own: CompareOptions, shared: Mapping[str, Any]) -> int:
     refused = [one for one in judged.compared.baselines if one.refused] if judged.compared else []
     for one in refused:
         tell(f"{one.label}: refused as a baseline: {one.refused}")
-    give_report(report, options)
-    if not options.no_html:
-        write_html(report, options, f"compare-{report_stem((own.run,))}")
     named = {os.path.realpath(path) for path in own.baselines if not Path(path).is_dir()}
     unmet = any(os.path.realpath(one.source) in named for one in refused)
-    return exit_code(report, unmet or judged.verdict is Verdict.SKIP, options)
+    return finish(report, options, (own.run,), unmet or judged.verdict is Verdict.SKIP)
 
 
 def _others(own: CompareOptions) -> list[str]:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainproof.apart import Subject, judge_apart
-from trainproof.command import Options, check_outputs, exit_code, give_report, rules_of, write_html
+from trainproof.command import Options, check_outputs, finish, settings_of
 from trainproof.errors import UsageError
 from trainproof.judge import Settings, check_selectors, report_of
-from trainproof.output import report_stem, tell, write_whole
+from trainproof.output import tell, write_whole
 from trainproof.preflight import found as collected
 from trainproof.preflight.found import Found, Partial, merged
 from trainproof.preflight.inputs import Plan, plan_of
@@ -24,7 +24,7 @@ from trainproof.preflight.rows import Piece
 from trainproof.preflight.running import Runner, run_pieces, usual_workers, whole_of
 from trainproof.preflight.sharding import load_all, packed, share_of
 from trainproof.preflight.trainers import checked_trainer, context_of
-from trainproof.verdict import RunReport, Verdict
+from trainproof.verdict import RunReport
 
 #: places that are kept with an excerpt when all have to be named
 ALL = 1 << 40
@@ -56,7 +56,7 @@ def run_data(own: DataOptions, shared: Mapping[str, Any]) -> int:
     check_outputs(options)
     for target in (own.rejects, own.partial):  # neither may overwrite what is judged
         check_outputs(options._replace(output=target, html=None))
-    settings = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
+    settings = settings_of(options)
     check_selectors(settings)
     _check_lengths(own)
     plan = plan_of(own.paths, own.held_out, own.kind, _collecting(own))
@@ -98,7 +98,7 @@ def run_merge(partials: tuple[str, ...], rejects: str | None, shared: Mapping[st
     check_outputs(Options(paths=partials, **shared))
     paths, plan, parts = load_all(partials)
     options = Options(paths=paths, **shared)
-    settings = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
+    settings = settings_of(options)
     if rejects and plan.options.keep < ALL:
         tell("--rejects: reasons are kept for all records only when the shards were made with --rejects too")
     return give_data(
@@ -155,14 +155,11 @@ def run_env(modules: tuple[str, ...], folder: str, needs: Mapping[str, Any], sha
 
 def _give_apart(family: str, seen: Any, subject: Subject, options: Options) -> int:
     """Judge by the checks of a family, print and write the reports; the exit code."""
-    settings = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
+    settings = settings_of(options)
     check_selectors(settings)
     judged = judge_apart(family, seen, subject, settings)
     report = report_of([judged], family)
-    give_report(report, options)
-    if not options.no_html:
-        write_html(report, options, f"{family}-{report_stem((subject.path.partition(':')[0],))}")
-    return exit_code(report, judged.verdict is Verdict.SKIP, options)
+    return finish(report, options, (subject.path.partition(":")[0],))
 
 
 def _collecting(own: DataOptions) -> collected.Options:
@@ -194,10 +191,7 @@ def give_data(plan: Plan, found: Found, rejects: str | None, settings: Settings,
     if rejects:
         count = _write_rejects(Path(rejects), found, judged)
         tell(f"{rejects}: {count:,} records to leave out or repair")
-    give_report(report, options)
-    if not options.no_html:
-        write_html(report, options, f"data-{report_stem(options.paths)}")
-    return exit_code(report, judged.verdict is Verdict.SKIP, options)
+    return finish(report, options, options.paths)
 
 
 def _write_rejects(path: Path, found: Found, judged: RunReport) -> int:

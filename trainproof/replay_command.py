@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 
 from trainproof.apart import Subject, judge_apart
-from trainproof.command import Options, check_outputs, exit_code, give_report, rules_of, write_html
+from trainproof.command import Options, check_outputs, finish, settings_of
 from trainproof.errors import UsageError
 from trainproof.experiments import Experiment
 from trainproof.judge import Settings, check_selectors, judge_run, report_of
-from trainproof.output import report_stem, tell, write_whole
+from trainproof.output import tell, write_whole
 from trainproof.record.tape import Tape
 from trainproof.replay.replaying import Replayed, Segment, frame_of, plan, replay, segment_around
 from trainproof.replay.worker import ask
-from trainproof.resume_command import settings_of
+from trainproof.resume_command import job_settings
 from trainproof.verdict import Finding, RunReport, Severity, Verdict, fold_severities
 
 
@@ -48,7 +48,7 @@ def run_record(
         raise UsageError(f"{arguments[0]!r}: a job takes its settings by --set NAME=VALUE")
     request = {
         "named": job,
-        "settings": settings_of(given),
+        "settings": job_settings(given),
         "out": out,
         "until": steps,
         "checkpoint_every": checkpoint_every,
@@ -67,7 +67,7 @@ def run_replay(
     """Replay the segment around a finding; the exit code. Raises TrainproofError."""
     options = Options(paths=(run,), **shared)
     check_outputs(options)
-    rules = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
+    rules = settings_of(options)
     check_selectors(rules)
     tape = Tape(Path(run))
     judged = judge_run(frame_of(tape.folder / "steps-0.jsonl"), rules)
@@ -83,10 +83,7 @@ def run_replay(
         )
     tell(f"replaying steps {segment.start + 1} to {segment.until} of {job or tape.job}, twice")
     report = report_of([_report(run, tape, replay(tape, segment, job), sought, rules)], "replay")
-    give_report(report, options)
-    if not options.no_html:
-        write_html(report, options, f"replay-{report_stem((run,))}")
-    return exit_code(report, report.verdict is Verdict.SKIP, options)
+    return finish(report, options, (run,))
 
 
 def _sought(judged: RunReport, named: str | None) -> Finding | None:

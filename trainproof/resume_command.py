@@ -13,11 +13,11 @@ from typing import Any
 
 from trainproof.apart import Subject, judge_apart
 from trainproof.api import read
-from trainproof.command import Options, check_outputs, exit_code, give_report, rules_of, write_html
+from trainproof.command import Options, check_outputs, finish, settings_of
 from trainproof.errors import UsageError
 from trainproof.experiments import Experiment, Outcome
 from trainproof.judge import DEFAULTS, Settings, check_selectors, report_of
-from trainproof.output import print_text, report_stem, tell, write_whole
+from trainproof.output import print_text, tell, write_whole
 from trainproof.replay import demo
 from trainproof.replay.checking import check
 from trainproof.replay.job import Target
@@ -25,7 +25,7 @@ from trainproof.replay.resuming import MATRIX, Traces, resume_outcomes
 from trainproof.verdict import RunReport, Verdict
 
 
-def settings_of(options: Sequence[str]) -> dict[str, Any]:
+def job_settings(options: Sequence[str]) -> dict[str, Any]:
     """The settings of `--set`: values are JSON where they can be read as such. Raises UsageError."""
     found: dict[str, Any] = {}
     for option in options:
@@ -71,10 +71,10 @@ def run_resume(
     """Interrupt, resume, compare, print and write the reports; the exit code. Raises TrainproofError."""
     options = Options(paths=inputs, **shared)
     check_outputs(options)
-    rules = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
+    rules = settings_of(options)
     check_selectors(rules)
     at = steps // 2 if at is None else at
-    target = Target(f"{demo.__file__}:make" if inputs == ("demo",) else inputs[0], settings_of(given))
+    target = Target(f"{demo.__file__}:make" if inputs == ("demo",) else inputs[0], job_settings(given))
     if seeds is not None and seeds < 1:
         raise UsageError(f"--seeds {seeds}: expected 1 or more")
     if seeds is not None:
@@ -86,7 +86,7 @@ def run_resume(
             run, _ = judged_resume(target, steps, at, Path(folder), rules)
     else:
         raise UsageError("expected a job, train.py:make, or two logs: the uninterrupted and the resumed one")
-    return _reported("resume", run, options, inputs[:1])
+    return finish(report_of([run], "resume"), options, inputs[:1])
 
 
 def _of_logs(whole: str, resumed: str, rules: Settings) -> RunReport:
@@ -103,14 +103,6 @@ def _of_logs(whole: str, resumed: str, rules: Settings) -> RunReport:
         repeat,
     )
     return judge_apart("experiment", Experiment(logs=frames), subject, rules, ("TP707",).__contains__)
-
-
-def _reported(command: str, run: RunReport, options: Options, inputs: tuple[str, ...]) -> int:
-    report = report_of([run], command)
-    give_report(report, options)
-    if not options.no_html:
-        write_html(report, options, f"{command}-{report_stem(inputs)}")
-    return exit_code(report, run.verdict is Verdict.SKIP, options)
 
 
 def _matrix(target: Target, steps: int, at: int, seeds: int, options: Options) -> int:
@@ -174,16 +166,16 @@ def run_check(job: str, steps: int, given: tuple[str, ...], shared: Mapping[str,
     """Run a job twice and compare; the exit code. Raises TrainproofError."""
     options = Options(paths=(job,), **shared)
     check_outputs(options)
-    rules = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
+    rules = settings_of(options)
     check_selectors(rules)
-    target = Target(job, settings_of(given))
+    target = Target(job, job_settings(given))
     count, mismatch = check(target, steps)
     seen = Experiment(again="the job, run twice,", last=steps, mismatch=mismatch)
     repeat = (repeated("record-check", job, target.settings, steps=steps),)
     run = judge_apart(
         "experiment", seen, Subject(job, "job", "repeated", count, 1, steps, {}, repeat), rules, ("TP109",).__contains__
     )
-    return _reported("record-check", run, options, (job,))
+    return finish(report_of([run], "record-check"), options, (job,))
 
 
 def assert_resumes_exactly(

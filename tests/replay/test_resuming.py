@@ -15,7 +15,7 @@ from trainproof.replay import demo
 from trainproof.replay.checking import check
 from trainproof.replay.job import Target
 from trainproof.replay.resuming import MATRIX, resume_outcomes
-from trainproof.resume_command import repeated, settings_of
+from trainproof.resume_command import job_settings, repeated
 
 frameworks = pytest.mark.frameworks
 
@@ -105,10 +105,10 @@ def test_a_target_that_is_none(tmp_path: Path) -> None:
 
 
 def test_settings_and_the_command_that_repeats_them() -> None:
-    settings = settings_of(("seed=3", "name=a b", "flag=true"))
+    settings = job_settings(("seed=3", "name=a b", "flag=true"))
     assert settings == {"seed": 3, "name": "a b", "flag": True}
     assert repeated("resume", "train.py:make", settings, steps=5, at=None) == (
         "trainproof resume train.py:make --steps=5 --set seed=3 --set 'name=\"a b\"' --set flag=true"
     )
     with pytest.raises(UsageError, match="expected NAME=VALUE"):
-        settings_of(("seed",))
+        job_settings(("seed",))
