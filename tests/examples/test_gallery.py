@@ -1,14 +1,11 @@
 """The committed gallery logs show the faults that their metadata claims. Read with the standard library alone."""
 
-import json
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-GALLERY = Path(__file__).resolve().parents[2] / "examples" / "gallery"
-SEEDS = (42, 43, 44)
+from tests.examples.gallery import GALLERY, SEEDS, each_seed, metadata, series
+
 FAULTS = {
     "lr_hot": {"learning_rate"},
     "lr_zero": {"learning_rate"},
@@ -19,21 +16,7 @@ FAULTS = {
 }
 RUNS = ("healthy", *FAULTS)
 
-each_seed = pytest.mark.parametrize("seed", SEEDS)
 each_run = pytest.mark.parametrize("run", RUNS)
-
-
-def folder(run: str, seed: int) -> Path:
-    return GALLERY / run if seed == SEEDS[0] else GALLERY / run / f"seed{seed}"
-
-
-def metadata(run: str, seed: int) -> dict[str, Any]:
-    return dict(json.loads((folder(run, seed) / "metadata.json").read_text(encoding="utf-8")))
-
-
-def series(run: str, seed: int, name: str) -> list[float]:
-    state = json.loads((folder(run, seed) / "trainer_state.json").read_text(encoding="utf-8"))
-    return [record[name] for record in state["log_history"] if name in record]
 
 
 def mean(values: list[float]) -> float:

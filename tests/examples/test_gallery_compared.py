@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 import trainproof
-from tests.examples.test_gallery import GALLERY, SEEDS, folder
+from tests.examples.gallery import GALLERY, SEEDS, folder
 from trainproof.report.text import render_text
 from trainproof.verdict import RunReport, Severity, Verdict
 

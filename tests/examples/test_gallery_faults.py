@@ -1,14 +1,12 @@
 """The committed logs of loops and stock trainers show the faults that their metadata claims. Read with the standard library alone."""
 
 import json
-from pathlib import Path
 from statistics import mean, median
-from typing import Any
 
 import pytest
 
-GALLERY = Path(__file__).resolve().parents[2] / "examples" / "gallery"
-SEEDS = (42, 43, 44)
+from tests.examples.gallery import SEEDS, each_seed, metadata, records, series
+
 #: faulty run -> (its healthy twin, the argument that differs)
 FAULTS = {
     "critics_clipped": ("critics", "clip"),
@@ -34,27 +32,6 @@ FAULTS = {
 }
 HEALTHY = {twin for twin, _ in FAULTS.values()} | {"density", "batch_of_one", "warmup_stable_decay", "curriculum"}
 RUNS = sorted({*FAULTS, *HEALTHY})
-each_seed = pytest.mark.parametrize("seed", SEEDS)
-
-
-def folder(run: str, seed: int) -> Path:
-    return GALLERY / run if seed == SEEDS[0] else GALLERY / run / f"seed{seed}"
-
-
-def metadata(run: str, seed: int) -> dict[str, Any]:
-    return dict(json.loads((folder(run, seed) / "metadata.json").read_text(encoding="utf-8")))
-
-
-def records(run: str, seed: int) -> list[dict[str, float]]:
-    log = folder(run, seed) / "metrics.jsonl"
-    if log.exists():
-        return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    state = json.loads((folder(run, seed) / "trainer_state.json").read_text(encoding="utf-8"))
-    return list(state["log_history"])
-
-
-def column(run: str, seed: int, name: str) -> list[float]:
-    return [record[name] for record in records(run, seed) if name in record]
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -95,36 +72,36 @@ def test_a_clean_resume_repeats_its_steps_exactly_and_no_other_does(seed: int) -
 @each_seed
 def test_what_a_resume_lost_shows_where_it_resumed(seed: int) -> None:
     at = 149  # the index of the first record after the resume
-    weights = column("resumed_without_weights", seed, "loss")
+    weights = series("resumed_without_weights", seed, "loss")
     assert mean(weights[at : at + 5]) > 1.8 * mean(weights[at - 5 : at])
-    assert column("resumed_without_scheduler", seed, "lr")[at] == 0 < column("resumed", seed, "lr")[at]
-    assert column("resumed_without_sampler", seed, "epoch")[at] < 0.1 < 2 < column("resumed", seed, "epoch")[at]
+    assert series("resumed_without_scheduler", seed, "lr")[at] == 0 < series("resumed", seed, "lr")[at]
+    assert series("resumed_without_sampler", seed, "epoch")[at] < 0.1 < 2 < series("resumed", seed, "epoch")[at]
 
 
 @each_seed
 def test_a_loop_of_restarts_gets_nowhere(seed: int) -> None:
-    steps = [int(step) for step in column("restart_loop", seed, "step")]
+    steps = [int(step) for step in series("restart_loop", seed, "step")]
     assert max(steps) == 149
     assert steps.count(121) == 6
 
 
 @each_seed
 def test_weights_that_no_optimizer_holds_never_move(seed: int) -> None:
-    losses = column("another_optimizer", seed, "loss")
+    losses = series("another_optimizer", seed, "loss")
     assert losses[:60] == losses[60:120] == losses[180:]
-    assert column("in_order", seed, "loss")[-1] < 0.6 * losses[-1]
+    assert series("in_order", seed, "loss")[-1] < 0.6 * losses[-1]
 
 
 @each_seed
 def test_the_scheduler_is_stepped_too_seldom_or_too_often(seed: int) -> None:
-    seldom, often = (column(run, seed, "lr") for run in ("warmup_in_epochs", "scheduler_four_times"))
-    assert max(seldom) < 0.2 * max(column("course", seed, "lr"))
+    seldom, often = (series(run, seed, "lr") for run in ("warmup_in_epochs", "scheduler_four_times"))
+    assert max(seldom) < 0.2 * max(series("course", seed, "lr"))
     assert set(often[61:]) == {0.0}
 
 
 @each_seed
 def test_poison_and_a_hot_step_show_in_the_loss(seed: int) -> None:
-    poisoned, hot = column("poisoned_shard", seed, "loss"), column("one_hot_step", seed, "loss")
+    poisoned, hot = series("poisoned_shard", seed, "loss"), series("one_hot_step", seed, "loss")
     assert mean(poisoned[119:129]) > 1.3 * mean(poisoned[109:119])
     assert mean(poisoned[-20:]) < mean(poisoned[99:119])
     assert max(hot[35:45]) > 3 * hot[34]
@@ -133,7 +110,7 @@ def test_poison_and_a_hot_step_show_in_the_loss(seed: int) -> None:
 @each_seed
 def test_times_grow_where_they_should(seed: int) -> None:
     def grown(run: str, name: str) -> float:
-        times = column(run, seed, name)
+        times = series(run, seed, name)
         return median(times[-30:]) / median(times[20:50])
 
     assert grown("hooks_kept", "step_time") > 2
@@ -145,38 +122,38 @@ def test_times_grow_where_they_should(seed: int) -> None:
 @each_seed
 def test_a_critic_clipped_to_nothing_says_nothing(seed: int) -> None:
     for name in ("d_loss", "g_loss"):
-        assert max(map(abs, column("critics_clipped", seed, name)[-50:])) < 2e-3
-    assert median(map(abs, column("critics", seed, "d_loss")[-50:])) > 1e-2
+        assert max(map(abs, series("critics_clipped", seed, name)[-50:])) < 2e-3
+    assert median(map(abs, series("critics", seed, "d_loss")[-50:])) > 1e-2
 
 
 @each_seed
 def test_a_log_density_may_fall_below_zero(seed: int) -> None:
-    losses = column("density", seed, "loss")
+    losses = series("density", seed, "loss")
     assert losses[0] > 1 > 0 > losses[-1]
 
 
 @each_seed
 def test_a_loss_of_one_s_own_is_summed_over_micro_batches(seed: int) -> None:
-    ratio = column("accumulation_summed", seed, "loss")[0] / column("accumulation", seed, "loss")[0]
+    ratio = series("accumulation_summed", seed, "loss")[0] / series("accumulation", seed, "loss")[0]
     assert ratio == pytest.approx(4, rel=0.02)
 
 
 @each_seed
 def test_masked_labels_are_logged_as_a_loss_of_zero(seed: int) -> None:
-    assert set(column("all_masked", seed, "loss")) == {0.0}
+    assert set(series("all_masked", seed, "loss")) == {0.0}
 
 
 @each_seed
 def test_no_answer_ends_where_the_end_token_is_never_written(seed: int) -> None:
-    assert min(column("grpo_other_end", seed, "completions/clipped_ratio")) == 1
-    assert max(column("grpo_other_end", seed, "reward")) == 0
-    rewards = column("grpo", seed, "reward")
+    assert min(series("grpo_other_end", seed, "completions/clipped_ratio")) == 1
+    assert max(series("grpo_other_end", seed, "reward")) == 0
+    rewards = series("grpo", seed, "reward")
     assert mean(rewards[-10:]) > 1.5 * mean(rewards[:10])
 
 
 @each_seed
 def test_a_root_of_zero_costs_every_step(seed: int) -> None:
-    assert column("halves_without_epsilon", seed, "skipped_steps")[-1] == 240
+    assert series("halves_without_epsilon", seed, "skipped_steps")[-1] == 240
     assert (
-        column("halves_without_epsilon", seed, "loss_scale")[-1] < 1e-6 < 100 < column("halves", seed, "loss_scale")[-1]
+        series("halves_without_epsilon", seed, "loss_scale")[-1] < 1e-6 < 100 < series("halves", seed, "loss_scale")[-1]
     )

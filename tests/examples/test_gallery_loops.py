@@ -1,14 +1,11 @@
 """The committed logs of plain loops show the faults that their metadata claims. Read with the standard library alone."""
 
-import json
-from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pytest
 
-GALLERY = Path(__file__).resolve().parents[2] / "examples" / "gallery"
-SEEDS = (42, 43, 44)
+from tests.examples.gallery import SEEDS, each_seed, metadata, records
+
 #: faulty run -> (its healthy twin, the argument that differs)
 FAULTS = {
     "experts_collapsed": ("experts", "balance"),
@@ -18,20 +15,11 @@ FAULTS = {
     "rewards_all_or_nothing": ("rewards", "partial_credit"),
 }
 RUNS = (*FAULTS, *(twin for twin, _ in FAULTS.values()))
-each_seed = pytest.mark.parametrize("seed", SEEDS)
-
-
-def folder(run: str, seed: int) -> Path:
-    return GALLERY / run if seed == SEEDS[0] else GALLERY / run / f"seed{seed}"
-
-
-def metadata(run: str, seed: int) -> dict[str, Any]:
-    return dict(json.loads((folder(run, seed) / "metadata.json").read_text(encoding="utf-8")))
 
 
 def column(run: str, seed: int, name: str) -> list[float]:
-    lines = (folder(run, seed) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line)[name] for line in lines]
+    """The values of all records: each has it."""
+    return [record[name] for record in records(run, seed)]
 
 
 @pytest.mark.parametrize("run", RUNS)
