@@ -49,8 +49,8 @@ def broken(plugin: Plugin, error: BaseException) -> None:
 
 
 def described(error: BaseException) -> str:
-    """The error in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    """The error in one line: its kind, and the first 300 characters of what it says."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def _any_declared() -> bool:

@@ -75,6 +75,12 @@ class Tape:
         named: str | None = self._told("job", str)
         return named
 
+    def job_now(self, named: str | None) -> str:
+        """The job as the user names it now, else as it was recorded. Raises InputError where nobody says."""
+        if (job := named or self.job) is None:
+            raise InputError(f"{self.folder}: it does not say which job it is of; name it with --job train.py:make")
+        return job
+
     @property
     def keyed(self) -> int | None:
         """The seed from which the randomness of each micro-batch was drawn; None where it was not."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -12,6 +11,7 @@ import numpy as np
 from trainproof import stats
 from trainproof.errors import InputError
 from trainproof.experiments import Cause
+from trainproof.output import tell
 from trainproof.record.tape import Tape
 from trainproof.replay.counterfactuals import Bench, Change, shard_of
 from trainproof.replay.job import Target
@@ -68,9 +68,9 @@ def _rise(values: np.ndarray, split: int) -> _Rise:
     # a falling loss has a trend, and what it rises by on its way is its noise; a level that n evaluations keep is surer than one
     changes = np.diff(values[: lowest + 1])
     ups = changes[changes > 0]
-    noise = stats.MAD_TO_SIGMA * float(np.median(ups)) / min(len(kept), SURE) ** 0.5 if len(ups) else 0.0
+    noise = stats.MAD_TO_SIGMA * stats.median(ups) / min(len(kept), SURE) ** 0.5 if len(ups) else 0.0
     least = max(LIMITS.rise_noise * noise, LIMITS.rise_share * abs(low), LIMITS.rise_learned * (float(values[0]) - low))
-    return _Rise(low, float(min(np.median(kept), values[split])), least)
+    return _Rise(low, float(min(stats.median(kept), values[split])), least)
 
 
 def run_bisect(folder: str, job: str | None, bad: int | None, budget: int) -> dict[str, Any]:
@@ -97,15 +97,8 @@ def run_try(folder: str, job: str | None, start: int, until: int, change: list[A
 
 
 def _bench(tape: Tape, job: str | None, bad: Bad, budget: int) -> Bench:
-    named = job or tape.job
-    if named is None:
-        raise InputError(f"{tape.folder}: it does not say which job it is of; name it with --job train.py:make")
-    target = Target(named, tape.settings)
+    target = Target(tape.job_now(job), tape.settings)
     return Bench(tape.checkpoints(), target, tape.keyed or 0, bad.level, budget)
-
-
-def _tell(message: str) -> None:
-    sys.stderr.write(f"trainproof: {message}\n")
 
 
 def _search(bench: Bench, tape: Tape, bad: Bad) -> Cause:
@@ -113,7 +106,7 @@ def _search(bench: Bench, tape: Tape, bad: Bad) -> Cause:
     if not starts:
         raise InputError(f"{tape.folder}: no healthy checkpoint before step {bad.step}")
     last = starts[-1]
-    _tell(f"the held-out loss is bad from step {bad.step} on; does it come back from the checkpoint of step {last}?")
+    tell(f"the held-out loss is bad from step {bad.step} on; does it come back from the checkpoint of step {last}?")
     if not bench.collapsed(last, bad.step, Change()):
         return Cause(
             "UNPROVEN",
@@ -123,7 +116,7 @@ def _search(bench: Bench, tape: Tape, bad: Bad) -> Cause:
     start = _bracket(bench, starts, bad.step)
     if start is None:
         return _not_data(bench, tape, last, bad.step)
-    _tell(f"it lies after the checkpoint of step {start}, and in the data")
+    tell(f"it lies after the checkpoint of step {start}, and in the data")
     return _data(bench, tape, start, starts, bad.step)
 
 
@@ -177,7 +170,7 @@ def _data(bench: Bench, tape: Tape, start: int, starts: Sequence[int], until: in
             )
         shard, within = named[0], Change(shards=tuple(named))
         cursors = [c for c in cursors if any(shard_of(runner, s) == shard for s in samples[c])]
-        _tell(f"shard {shard} is necessary and sufficient")
+        tell(f"shard {shard} is necessary and sufficient")
     cursors.sort(key=lambda cursor: -loss[cursor])
     batches = _proved(bench, start, until, cursors, lambda some: within._replace(batches=tuple(sorted(some))))
     if not shard and not batches:
@@ -186,7 +179,7 @@ def _data(bench: Bench, tape: Tape, start: int, starts: Sequence[int], until: in
         )
     single: list[Any] = []
     if len(batches) == 1:
-        _tell(f"batch {batches[0]} is necessary and sufficient")
+        tell(f"batch {batches[0]} is necessary and sufficient")
         candidates = [s for s in samples[batches[0]] if not shard or shard_of(runner, s) == shard]
         single = _proved(
             bench, start, until, candidates, lambda some: Change(batches=tuple(batches), samples=tuple(some))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from trainproof.errors import InputError, TrainproofError, UsageError
+from trainproof.plugins import described
 
 
 class StepResult(NamedTuple):
@@ -90,8 +91,3 @@ def _module(file: str) -> Any:
     except Exception as error:
         raise InputError(f"{file} failed: {described(error)}") from error
     return module
-
-
-def described(error: Exception) -> str:
-    """The error in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -87,11 +87,8 @@ def mismatch_of(recorded: Path, again: Path, segment: Segment, ranks: int) -> Mi
 
 def request(tape: Tape, out: Path, segment: Segment, job: str | None = None) -> dict[str, Any]:
     """What a worker is asked for to run a segment of a recorded run. Raises InputError for a run whose job is not known."""
-    named = job or tape.job
-    if named is None:
-        raise InputError(f"{tape.folder}: it does not say which job it is of; name it with --job train.py:make")
     return {
-        "named": named,
+        "named": tape.job_now(job),
         "settings": tape.settings,
         "out": str(out),
         "until": segment.until,

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from trainproof.errors import InputError
+from trainproof.plugins import described
 from trainproof.record.digests import digest, digests
 from trainproof.record.rng import capture_rng, restore_rng, rng_digests, seed_all
-from trainproof.replay.job import Job, StepResult, described
+from trainproof.replay.job import Job, StepResult
 
 Edit = Callable[[int, Any], Any]
 

@@ -45,7 +45,8 @@ def loss_metric_disagree(frame: Frame, t: EvaluationThresholds) -> Iterator[Sigh
     errors under 5 % of that and |Z| < 2.5, while the loss fell by 5 %: WARN.
 
     False positives
-    Metrics that only wobble have no trend. An accuracy that starts high, as that of a pretrained model does, may stay. A metric that peaked and fell while the loss rose is TP501's and TP502's.
+    Metrics that only wobble have no trend. An accuracy that starts high, as that of a pretrained model does, may stay. A metric that
+    peaked and fell while the loss rose is TP501's and TP502's.
 
     What to try
     Print ten predictions beside their labels.

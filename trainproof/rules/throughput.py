@@ -118,11 +118,12 @@ def step_time_creep(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]
         since = holds_since(counts, partial(_creeps_by, x, skip, limit, t))
         tenth = max(1, (len(x) - skip) // 10)
         first, last = stats.median(x[skip : skip + tenth]), stats.median(x[-tenth:])
-        said: Severity = WARN if frame.objective == "rl" or _jumps(x[skip:], t) else severity
+        jumps = _jumps(x[skip:], t)
+        said: Severity = WARN if frame.objective == "rl" or jumps else severity
         yield sighting(
             said,
             f"a step went from {first:.4g} to {last:.4g} ({last / first:.2g} x; medians of the first and last tenth of {len(x)} "
-            f"{'records' if series is times else 'epochs'}){'' if _jumps(x[skip:], t) else ', rising all along'}.",
+            f"{'records' if series is times else 'epochs'}){'' if jumps else ', rising all along'}.",
             series,
             first=skip,
             last=len(series) - 1,

@@ -57,11 +57,13 @@ def _stretch_begins(step: Ints, repeated: Bools, falls: Ints) -> Ints:
 
     A run with the seed of the run before repeats its first records exactly.
     """
-    leads = np.append(
-        False, repeated[:-1] & (step[1:] > step[:-1])
-    )  # the record before is a repeat that leads to this one
-    begins: Ints = np.maximum.accumulate(np.where(leads, 0, np.arange(len(step))))[falls]
+    begins: Ints = np.maximum.accumulate(np.where(_led_to(step, repeated), 0, np.arange(len(step))))[falls]
     return begins
+
+
+def _led_to(step: Ints, repeated: Bools) -> Bools:
+    """Whether the record before each is an exact repeat that leads to it: one of the same stretch."""
+    return np.append(False, repeated[:-1] & (step[1:] > step[:-1]))
 
 
 def _exact_resumes(step: Ints, repeated: Bools) -> list[int]:
@@ -82,10 +84,7 @@ def _exact_resumes(step: Ints, repeated: Bools) -> list[int]:
 
 def _loop(step: Ints, repeated: Bools) -> list[int]:
     """Index of each stretch of exact repeats where all of them, two or more, go back to one step within the run: a loop of restarts."""
-    before = np.concatenate(
-        ([False], repeated[:-1] & (step[1:] > step[:-1]))
-    )  # the record before is one of the stretch
-    begins = np.flatnonzero(repeated & ~before)
+    begins = np.flatnonzero(repeated & ~_led_to(step, repeated))
     if len(begins) < 2 or step[begins[0]] == step[0] or (step[begins] != step[begins[0]]).any():
         return []
     found: list[int] = begins.tolist()
