@@ -167,8 +167,8 @@ def test_a_log_that_was_judged_leaves_memory_at_once(tmp_path: Path) -> None:
         frame = read(log)
         assert isinstance(frame, Frame)
         judge_run(frame)
-        left = [weakref.ref(series) for series in frame.values()]
+        left = [weakref.ref(kept) for series in frame.values() for kept in (series, series.value)]
         del frame
-        assert [series() for series in left] == [None] * len(left)
+        assert [kept() for kept in left] == [None] * len(left)
     finally:
         gc.enable()

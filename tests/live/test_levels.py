@@ -45,6 +45,11 @@ def test_healthy_noise_is_hardly_ever_asked_about() -> None:
     assert len(norms) < 5
 
 
+@pytest.mark.parametrize("x", [[1.5**i for i in range(25)], [i - 30.0 for i in range(25)]])
+def test_a_loss_that_rises_from_its_first_record_is_asked_about(x: list[float]) -> None:
+    assert all("TP203" in ask for ask in asked(LossScreen(LossThresholds(), {}), x)[12:])
+
+
 def test_a_rule_that_has_failed_the_run_is_not_asked_again() -> None:
     x = [1.0, 1.1] * 40 + [9.0, 9.5] * 20
     standing: dict[str, int] = {}

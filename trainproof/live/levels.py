@@ -76,6 +76,11 @@ class _Width:
         self.near = math.inf  # no level below it is away from the best one
         self.next = width  # the count of records at which the next level is taken
 
+    def lower(self, best: float, ratio: float) -> None:
+        """There is a new best level; `ratio` x it, where it is positive, is the nearest that is away from it."""
+        self.best = best
+        self.near = ratio * best if best > 0 else -math.inf
+
 
 class LossScreen:
     """TP107, TP201, TP202, TP203, TP206, TP208, TP209 and TP210 for one loss. `uniform` and `early` are limits of TP209 and TP206 in nats."""
@@ -121,8 +126,8 @@ class LossScreen:
         if x <= 0:
             self._positive = False
         if self._count == 3:
-            self._start = self._widths[0].best = middle(sorted(self._five))
-            self._widths[0].near = -math.inf
+            self._start = middle(sorted(self._five))
+            self._widths[0].lower(self._start, self._t.diverged_ratio_warn)
         if self._count < stats.SCHEDULE_START or self._count in self._scheduled:
             values = np.array(self._values)
             self._noise = stats.difference_noise(np.log(values) if self._positive else values)
@@ -169,8 +174,7 @@ class LossScreen:
             width.next += width.stride
             level = m5 if width.width == 5 else middle(sorted(self._values[-width.width :]))
             if level <= width.best:
-                width.best = level
-                width.near = self._t.diverged_ratio_warn * level if level > 0 else -math.inf
+                width.lower(level, self._t.diverged_ratio_warn)
             elif level >= width.near and self._is_away(level, width):
                 ask.add("TP203")
 
