@@ -314,6 +314,7 @@ def _table_rows(path: str, delimiter: str) -> Iterator[Row]:
     csv.field_size_limit(MOST_CELL_CHARACTERS)
     text = _whole(path)
     decoded = text.decode("utf-8", "replace")
+    damaged = "\ufffd" in decoded and b"\xef\xbf\xbd" not in text
     reader = csv.reader(
         io.StringIO(decoded, newline=""),
         delimiter=delimiter,
@@ -327,7 +328,7 @@ def _table_rows(path: str, delimiter: str) -> Iterator[Row]:
             if len(cells) != len(names):
                 yield reader.line_num, Bad("TPD003", f"{len(cells)} columns instead of {len(names)}"), False
             else:
-                replaced = "\ufffd" in "".join(cells) and b"\xef\xbf\xbd" not in text
+                replaced = damaged and "\ufffd" in "".join(cells)
                 yield reader.line_num, dict(zip(names, cells, strict=True)), replaced
     except csv.Error as error:
         yield reader.line_num + 1, Bad("TPD003", str(error)), False
