@@ -448,4 +448,5 @@ DIFFERENT = {
     "C172": "an order of lengths that is meant looks like one that is not: the period is warned of",
     "C221": "single records, back at once: told by their gradient norms only",
     "C238": "a healthy public run waits as long: told, not warned of",
+    "C250": "47 steps again, as after any crash whose last checkpoint is 47 steps old; no save interval is declared",
 }

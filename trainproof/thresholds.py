@@ -186,6 +186,7 @@ class LossThresholds(msgspec.Struct, frozen=True):
     # TP208 loss-exactly-zero. Source: convention.
     zero_records: int = 2
     zero_before: float = 0.05  # nats, median of 5 before: a loss of 0 was not near
+    zero_throughout: int = 10  # records from the start with no loss but 0
 
     # TP209 worse-than-uniform. Source: convention (ln V is a uniform guess), with 5 % for noise.
     uniform_ratio: float = 1.05

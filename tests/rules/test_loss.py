@@ -276,6 +276,22 @@ class TestLevels:
         loss = [*np.geomspace(2, 0.0002, 40), 0.0, 0.0, 0.0001]
         assert only(run_rule("TP208", make_frame(loss=loss))).severity is WARN
 
+    @pytest.mark.parametrize("parts", [("loss",), ("loss/box", "loss/cls")])
+    def test_a_run_that_never_had_a_loss_but_zero_fails(self, parts: tuple[str, ...]) -> None:
+        run = judge_run(make_frame(dict.fromkeys(parts, np.zeros(12))), Settings(select=("TP208",)))
+        assert {(f.severity, f.flagged_step) for f in run.findings} == {(FAIL, 10)}
+        short = judge_run(make_frame(dict.fromkeys(parts, np.zeros(9))), Settings(select=("TP208",)))
+        assert {f.severity for f in short.findings} == {INFO}
+
+    def test_zero_from_the_start_is_a_placeholder_where_something_shows_that_the_model_learns(self) -> None:
+        shows = {
+            "loss/box": np.linspace(2, 1, 12),
+            "grad_norm": np.ones(12),
+            "eval/accuracy": np.linspace(0.2, 0.9, 12),
+        }
+        for name, value in shows.items():
+            assert only(run_rule("TP208", make_frame({"loss": np.zeros(12), name: value}))).severity is INFO, name
+
     def test_an_estimator_whose_loss_and_evaluations_stay_at_zero_warns(self) -> None:
         rng = np.random.default_rng(0)
         loss = rng.normal(0, 0.002, 120)

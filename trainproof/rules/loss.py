@@ -9,7 +9,9 @@ import numpy as np
 
 from trainproof import stats
 from trainproof.frame import Frame, Series
+from trainproof.names import higher_is_better
 from trainproof.rules import components, divergence, plateau, spikes  # noqa: F401  registers TP201 to TP204, TP210, TP211
+from trainproof.rules.eval_series import is_loss
 from trainproof.rules.registry import (
     CROSS_ENTROPY,
     FAIL,
@@ -395,11 +397,12 @@ def loss_exactly_zero(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
 
     Formula
     2 consecutive records with loss == 0, or 1 with a gradient norm of 0 or non-finite. FAIL when the median of the 5 records before
-    was above 0.05, or the gradient norm is 0 or non-finite; otherwise WARN (a memorised set printed with 4 decimals).
+    was above 0.05, the gradient norm is 0 or non-finite, or no loss of the run was ever anything but 0 in 10 records or more; otherwise
+    WARN (a memorised set printed with 4 decimals).
 
     False positives
     Reward objectives and saturated preference losses are exactly 0 in health and are not asked. A loss that has been 0 from the first
-    record on with healthy gradients is a placeholder and is told as INFO.
+    record on is a placeholder, told as INFO, where another loss or a gradient norm is not 0, or a task metric moves.
 
     What to try
     Count the labels that are not masked in one batch.
@@ -424,6 +427,8 @@ def loss_exactly_zero(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         severity = FAIL
     elif zero.all():
         severity = INFO
+        if len(loss) >= t.zero_throughout and _all_losses_zero(frame):
+            severity, flagged = FAIL, t.zero_throughout - 1
     gradient = " beside a gradient norm of 0 or not finite" if dead_grad[begin : flagged + 1].any() else ""
     yield sighting(
         severity,
@@ -437,6 +442,19 @@ def loss_exactly_zero(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         more=_gradient_beside(frame, loss, flagged),
         threshold={"records": t.zero_records, "before": t.zero_before},
     )
+
+
+def _all_losses_zero(frame: Frame) -> bool:
+    """Whether no loss is anything but 0 or NaN, and neither a gradient norm nor a task metric shows that the model learns."""
+    for name, series in frame.items():
+        value = series.finite.value
+        if name == "grad_norm" or (is_loss(name) and name != "loss_scale"):
+            learns = value.any()
+        else:
+            learns = higher_is_better(name) is not None and (value != value[:1]).any()
+        if learns:
+            return False
+    return True
 
 
 def _dead_gradient(frame: Frame, loss: Series) -> stats.Bools:
