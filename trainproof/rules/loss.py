@@ -449,9 +449,9 @@ def _all_losses_zero(frame: Frame) -> bool:
     for name, series in frame.items():
         value = series.finite.value
         if name == "grad_norm" or (is_loss(name) and name != "loss_scale"):
-            learns = value.any()
+            learns = bool(value.any())
         else:
-            learns = higher_is_better(name) is not None and (value != value[:1]).any()
+            learns = higher_is_better(name) is not None and bool((value != value[:1]).any())
         if learns:
             return False
     return True
