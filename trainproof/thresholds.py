@@ -865,6 +865,9 @@ class DataThresholds(msgspec.Struct, frozen=True):
     # TPD210 phase-opposed. Source: the limit that other tools use.
     opposed: float = -0.9  # correlation of the channels
 
+    # TPD223 duplicate-audio. Source: reasoned (of 63 coin tosses 8 or fewer, or 55 or more, are alike once in 10^9 tries).
+    sign_changes: int = 8  # of 63 samples
+
     # TPD235 rare-characters. Source: convention.
     character_clips: int = 3  # fewer clips that have it
     character_records: int = 100

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.preflight.helpers import codes, judged, rows_told
-from tools.speech_faults import SPEECH_FAULTS, Item, clean_items, encoded, write_pack
+from tools.speech_faults import RATE, SPEECH_FAULTS, Item, clean_items, encoded, write_pack
+from trainproof.preflight.audio import measured, read_sound
 from trainproof.preflight.clips import Clip, clips_of, manifest_kind
 from trainproof.preflight.found import Options
 from trainproof.preflight.running import partial_of
@@ -194,3 +195,28 @@ def test_transcripts_of_other_clips(tmp_path: Path) -> None:
         items[short], items[long] = items[short]._replace(text=texts[1]), items[long]._replace(text=texts[0])
     report, found = judged(write_pack(tmp_path / "pack", items))
     assert rows_told(report, found, "TPD221") == {i + 1 for i in (*order[:6], *order[-6:])}
+
+
+def test_two_sounds_of_one_envelope_are_no_copies_and_one_at_another_level_is(tmp_path: Path) -> None:
+    """Whole periods fill each frame of 20 ms, so that two tones under the same steps rise at the same frames."""
+    rng, time = np.random.default_rng(4), np.arange(2 * RATE) / RATE
+    levels = rng.uniform(0.2, 0.6, 100)
+    low, high = (
+        np.repeat(levels * rng.choice([-1, 1], 100), RATE // 50) * np.sin(2 * np.pi * pitch * time + 0.3)
+        for pitch in (250, 350)
+    )
+    assert (
+        measured(read_sound("", encoded(Item(low, "")))).shape
+        == measured(read_sound("", encoded(Item(high, "")))).shape
+    )
+    sounds = [low, high, 0.5 * low, -0.7 * high]
+    texts = [
+        "He has the first of them.",
+        "She takes the second one.",
+        "They keep what is left.",
+        "We say no more of it.",
+    ]
+    items = [Item(sound, text) for sound, text in zip(sounds, texts, strict=True)]
+    report, found = judged(write_pack(tmp_path / "pack", items))
+    assert rows_told(report, found, "TPD223") == {3, 4}
+    assert [found.rejected["TPD223"][row][-1] for row in (3, 4)] == ["1", "2"]

@@ -25,6 +25,7 @@ SILENCE_DB = 40.0
 SPECTRUM_FRAMES, SPECTRUM_SIZE = 16, 1024
 #: a copy at another level is known by the rises between so many frames, which are this much under the loud ones at most
 SHAPE_POINTS, SHAPE_DB = 64, 20.0
+SIGNS = SHAPE_POINTS - 1
 _FLOOR = 1e-10
 
 
@@ -69,6 +70,7 @@ class Measures(NamedTuple):
     opposed: float
     digest: int
     shape: int
+    signs: int
 
 
 def read_sound(path: str, data: bytes | None = None) -> Sound:
@@ -187,6 +189,7 @@ def measured(sound: Sound) -> Measures:
     ordered = np.sort(levels)
     quiet, loud = _quantile(ordered, 0.1), _quantile(ordered, 0.95)
     lead, trail, gap, speech = _silences(levels, loud)
+    shape, signs = _outline(levels, loud, frames)
     return Measures(
         seconds=len(x) / sound.rate,
         rate=sound.rate,
@@ -206,7 +209,8 @@ def measured(sound: Sound) -> Measures:
         high=_high_band(x, sound.rate),
         opposed=_opposed(both),
         digest=sound.digest,
-        shape=_shape(levels, loud),
+        shape=shape,
+        signs=signs,
     )
 
 
@@ -272,11 +276,15 @@ def _opposed(both: Samples) -> float:
     return float(np.dot(left, right) / size) if size > 0 else 0.0
 
 
-def _shape(levels: NDArray[Any], top: float) -> int:
-    """A number of 63 bits of where the loud frames rise: the same for a copy at another level; 0 for clips that are too short for it."""
+def _outline(levels: NDArray[Any], top: float, frames: Samples) -> tuple[int, int]:
+    """(a number of 63 bits of where the loud frames rise, the signs of the samples in their middle), which no level changes.
+
+    Both are 0 for clips that are too short for it.
+    """
     loud = np.flatnonzero(levels > top - SHAPE_DB)
     if len(loud) < SHAPE_POINTS:
-        return 0
+        return 0, 0
     at = loud[np.linspace(0, len(loud) - 1, SHAPE_POINTS).astype(np.int64)]
     rises = np.diff(np.round(levels[at], 1)) > 0
-    return _digest(np.packbits(rises).tobytes() + at.tobytes())
+    signs = np.packbits(frames[at[:SIGNS], frames.shape[1] // 2] > 0)
+    return _digest(np.packbits(rises).tobytes() + at.tobytes()), int.from_bytes(signs.tobytes(), "big") >> 1

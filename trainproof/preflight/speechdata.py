@@ -31,7 +31,7 @@ class SpeechCollector:
     def __init__(self, options: Options) -> None:
         self.out = Partial(options.keep)
         self._rows: list[tuple[float, ...]] = []
-        self._keys: list[tuple[int, int, int, int, int, int]] = []
+        self._keys: list[tuple[int, ...]] = []
         self._speakers: list[str] = []
         self._labels = Labels(options.tokenizer) if options.trainer else None
 
@@ -69,12 +69,13 @@ class SpeechCollector:
                 "TPD222", place, f"{name} is {measures.seconds:.2f} s, declared {clip.seconds:.2f} s", measures.seconds
             )
         said = " ".join(text.lower().split())
-        self._rows.append(tuple(float(value) for value in measures[:-2]))
+        self._rows.append(tuple(float(value) for value in measures[:-3]))
         self._keys.append(
             (
                 place,
                 measures.digest,
                 measures.shape,
+                measures.signs,
                 _number(said) if said else 0,
                 len(text.strip()),
                 _number(os.path.basename(name)),
@@ -105,10 +106,10 @@ class SpeechCollector:
             self.out.add_table("labels", **self._labels.table())
         numbers = np.array(self._rows)
         keys = np.array(self._keys, np.int64)
-        columns = {name: numbers[:, i] for i, name in enumerate(_COLUMNS[:-2])}
+        columns = {name: numbers[:, i] for i, name in enumerate(_COLUMNS[:-3])}
         self.out.add_table(
-            "clips", place=keys[:, 0], digest=keys[:, 1], shape=keys[:, 2], text=keys[:, 3], characters=keys[:, 4], name=keys[:, 5],
-            speaker=np.array(self._speakers, "U64"), **columns,
+            "clips", place=keys[:, 0], digest=keys[:, 1], shape=keys[:, 2], signs=keys[:, 3], text=keys[:, 4],
+            characters=keys[:, 5], name=keys[:, 6], speaker=np.array(self._speakers, "U64"), **columns,
         )  # fmt: skip
 
 
