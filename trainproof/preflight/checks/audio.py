@@ -373,9 +373,8 @@ def duplicate_audio(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     if examples:
         other = sum(1 for i, (j, how) in found_at.items() if text[i] != text[j] and how.startswith("the same samples"))
         more = f"; {other:,} of them with another text" if other else ""
-        yield found.tell(
-            "TPD223", FAIL if other else WARN, f"{found.counted(len(examples))} sound as an earlier one{more}", examples
-        )
+        message = f"{found.counted(len(examples))} sound as an earlier one{more}"
+        yield found.tell("TPD223", FAIL if other else WARN, message, examples, sign_changes=t.sign_changes)
 
 
 def _copies(table: dict[str, NDArray[Any]], mine: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
