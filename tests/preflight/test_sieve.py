@@ -32,13 +32,14 @@ def test_what_the_screens_find_is_suspect(parts: list[str]) -> None:
     text = " ".join(parts)
     others = ["Nothing at all, and no more.", text, "The end: (of it) is near - or not."]
     if list(screens.screen(text, text.encode("utf-8", "surrogatepass"))):
-        assert 1 in suspects(others)
+        assert 1 in suspects([text.encode("utf-8", "surrogatepass") for text in others])
 
 
 @pytest.mark.parametrize("told", [*TOLD, "As an AI ", "large language model", "created by Anthropic", "<think>", "```"])
 def test_only_the_text_that_has_something_is_suspect(told: str) -> None:
     plain = ["In 1990 there were 12, or 13; who knows?", "A well-known box (of wood) is worth $5."]
-    assert suspects([*plain, f"{plain[0]} {told} {plain[1]}", *plain]) == [2]
+    texts = [*plain, f"{plain[0]} {told} {plain[1]}", *plain]
+    assert suspects([text.encode("utf-8", "surrogatepass") for text in texts]) == [2]
 
 
 def test_conversations_are_judged_the_same_as_dictionaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

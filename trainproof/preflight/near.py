@@ -20,94 +20,90 @@ SHINGLE = 16
 #: fewer shingles say too little
 LEAST_BYTES = 80
 #: of a longer text only the beginning is compared
-MOST_CHARACTERS = 20_000
-#: bytes of texts that are hashed at once: their hashes, of 8 bytes, fit into the processor's cache
-BLOCK_BYTES = 32_000
+MOST_BYTES = 20_000
 
-_BASE = np.uint64(0x9E3779B97F4A7C15 | 1)
+_BASE, _MIX, _SPREAD = np.uint32(0x9E3779B1), np.uint32(0x85EBCA6B), np.uint64(0x9E3779B97F4A7C15)
+#: behind each text; no byte of UTF-8
+_END = 255
 #: letters in lower case, digits and bytes beyond ASCII as they are, all else a space
 _PLAIN = bytes(b if b >= 128 or chr(b).isalnum() else 32 for b in bytes(range(256)).lower())
 _EMPTY = np.uint32(0xFFFFFFFF)
 
 Signatures = NDArray[np.uint16]
+Numbers = NDArray[np.uint32]
 
 
 class MinHash:
     """Makes signatures. Its working memory is used again and again, which is several times as fast as to ask for it anew."""
 
     def __init__(self) -> None:
-        self._work = [np.zeros(0, np.uint64)] * 2
-        self._low = np.zeros(0, np.uint32)
+        self._work = [np.zeros(0, np.uint32)] * 2
 
-    def signatures(self, texts: Sequence[str]) -> tuple[Signatures, NDArray[np.bool_]]:
-        """(signature of each text, whether the text is long enough for it to say something)."""
-        bins = np.full((len(texts), BINS), _EMPTY, np.uint32)
-        sizes: list[int] = []
-        block: list[bytes] = []
-        size = 0
-        for i, text in enumerate(texts, 1):
-            block.append(text[:MOST_CHARACTERS].encode("utf-8", "replace"))
-            size += len(block[-1])
-            if size > BLOCK_BYTES or i == len(texts):
-                sizes += self._fill(bins[i - len(block) : i], block)
-                size, block = 0, []
-        enough = np.array(sizes, np.int64) >= LEAST_BYTES
+    def signatures(self, texts: Sequence[bytes]) -> tuple[Signatures, NDArray[np.bool_]]:
+        """(signature of each text in UTF-8, whether the text is long enough for it to say something)."""
+        data, sizes = _plain([text[:MOST_BYTES] for text in texts])
+        enough = sizes >= LEAST_BYTES
+        bins = np.full((len(texts) + 1, BINS), _EMPTY, np.uint32)  # windows that are of no text go into the last row
+        if enough.any():
+            hashes, numbers = self._hashed(data)
+            at = _rows(sizes, enough)
+            at += numbers
+            np.minimum.at(bins.reshape(-1), at, hashes)
+        bins = bins[:-1]
         lacking = (bins == _EMPTY).any(axis=1) & enough
-        bins[lacking] = _lent(bins[lacking])
+        if lacking.any():
+            bins[lacking] = _lent(bins[lacking])
         bins[~enough] = 0
         return bins.astype(np.uint16), enough
 
-    def _fill(self, bins: NDArray[np.uint32], texts: list[bytes]) -> list[int]:
-        """Throw the shingles of each text into its row of bins; the bytes of each text in its plain form."""
-        raw = np.frombuffer(b" ".join([*texts, b""]).translate(_PLAIN), np.uint8)
-        kept = raw != 32
-        kept[1:] |= kept[:-1]  # the first space of a run; also the one after each text that has any letter
-        starts = np.cumsum([0, *[len(text) + 1 for text in texts[:-1]]])
-        sizes = np.add.reduceat(kept, starts, dtype=np.int64).tolist()
-        numbers, low = self._hashed(raw[kept])
-        at = 0
-        for row, size in zip(bins, sizes, strict=True):
-            if size > LEAST_BYTES:
-                np.minimum.at(row, numbers[at : at + size - SHINGLE], low[at : at + size - SHINGLE])
-            at += size
-        return [size - 1 for size in sizes]
-
-    def _hashed(self, data: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        """The bin and the value of each window of SHINGLE bytes: a polynomial, by doubling, mixed as in splitmix64."""
-        if len(data) > len(self._low):
-            self._work = [np.zeros(len(data), np.uint64), np.zeros(len(data), np.uint64)]
-            self._low = np.zeros(len(data), np.uint32)
+    def _hashed(self, data: NDArray[np.uint8]) -> tuple[Numbers, Numbers]:
+        """The hash of each window of SHINGLE bytes, a polynomial by doubling, mixed; and which of as many ranges it falls into."""
+        if len(data) > len(self._work[0]):
+            self._work = [np.zeros(len(data), np.uint32) for _ in range(2)]
         hashes, other = (work[: len(data)] for work in self._work)
-        np.add(data, np.uint64(1), out=hashes)
+        np.add(data, np.uint32(1), out=hashes)
         width, power = 1, _BASE
         with np.errstate(over="ignore"):
             while width < SHINGLE:
-                longer = np.multiply(hashes[:-width], power, out=other[: max(0, len(hashes) - width)])
+                longer = np.multiply(hashes[:-width], power, out=other[: len(hashes) - width])
                 longer += hashes[width:]
                 hashes, other = longer, hashes
                 width, power = 2 * width, power * power
-            other = other[: len(hashes)]
-            for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-                hashes ^= np.right_shift(hashes, np.uint64(shift), out=other)
-                hashes *= np.uint64(factor)
-        low = self._low[: len(hashes)]
-        np.copyto(low, hashes, casting="unsafe")
-        hashes >>= np.uint64(32)
-        hashes *= np.uint64(BINS)
-        hashes >>= np.uint64(32)
-        return hashes.view(np.int64), low
+        other = other[: len(hashes)]
+        hashes ^= np.right_shift(hashes, np.uint32(16), out=other)
+        hashes *= _MIX
+        np.right_shift(hashes, np.uint32(16), out=other)
+        other *= np.uint32(BINS)
+        other >>= np.uint32(16)
+        return hashes, other
 
 
-def _lent(bins: NDArray[np.uint32]) -> NDArray[np.uint32]:
+def _plain(texts: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """(the plain form of all texts, an end behind each; how many bytes of it each text has without that)."""
+    end = bytes((_END,))
+    raw = np.frombuffer(end.join((b"", *texts, b"")).translate(_PLAIN), np.uint8)
+    kept = raw != ord(" ")
+    kept[1:] |= kept[:-1]  # the first space of a run
+    data = raw[kept]
+    return data[1:], np.diff(np.flatnonzero(data == _END)) - 1
+
+
+def _rows(sizes: NDArray[np.int64], enough: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Where the bins of each window's text begin; for windows over an end and of short texts, after all texts."""
+    rows = np.full((len(sizes), 2), len(sizes), np.int64)
+    rows[enough, 0] = np.flatnonzero(enough)
+    windows = np.maximum(sizes - (SHINGLE - 1), 0)
+    return np.repeat(rows.ravel() * BINS, np.stack([windows, sizes + 1 - windows], axis=1).ravel())[: 1 - SHINGLE]
+
+
+def _lent(bins: Numbers) -> Numbers:
     """Empty bins borrow from the next full one to their right, around the end; how far it is goes into the value."""
-    for far in range(1, BINS):
-        empty = bins == _EMPTY
-        if not empty.any():
-            break
-        lent = np.roll(bins, -1, axis=1)
-        take = empty & (lent != _EMPTY)
-        bins = np.where(take, (lent * np.uint32(2654435761) + np.uint32(far)) & np.uint32(0x7FFFFFFF), bins)
-    return bins
+    twice = np.concatenate([bins, bins], axis=1)
+    at = np.where(twice != _EMPTY, np.arange(2 * BINS), 2 * BINS)
+    nearest = np.minimum.accumulate(at[:, ::-1], axis=1)[:, : BINS - 1 : -1]
+    far = (nearest - np.arange(BINS)).astype(np.uint32)
+    lent = np.take_along_axis(twice, nearest, axis=1) * np.uint32(2654435761) + far
+    return np.where(far == 0, bins, lent & np.uint32(0x7FFFFFFF))
 
 
 def similar_groups(signature: Signatures, least: float) -> list[tuple[int, int, float]]:
@@ -118,7 +114,7 @@ def similar_groups(signature: Signatures, least: float) -> list[tuple[int, int, 
     best: dict[int, tuple[int, float]] = {}
     for band in range(BANDS):
         halves = np.ascontiguousarray(signature[:, band * BAND_ROWS : (band + 1) * BAND_ROWS]).view(np.uint64)
-        keys = halves[:, 0] * _BASE ^ halves[:, 1]
+        keys = halves[:, 0] * _SPREAD ^ halves[:, 1]
         ordered = np.sort(keys)
         shared = ordered[1:][ordered[1:] == ordered[:-1]]
         if not len(shared):

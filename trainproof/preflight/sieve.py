@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-#: between two texts in ASCII
+#: between two texts; no byte of UTF-8
 _SEPARATOR = b"\xff"
 _DELETED = b" \t\n\r\"',abcdefghijlmnopqrstuvwyz"
 
@@ -36,11 +36,10 @@ _LEFT = (b"!", b"00-00-0000", b"+0", b"(000", b"0" * 16, b"0000-0000-", b"AI", b
 _PHRASES = (b"large language model", b"created by Anthropic")
 
 
-def suspects(texts: Sequence[str]) -> list[int]:
-    """Which texts may hold what `screens.screen` finds, a language model's name, a code fence or a block of thoughts; in order."""
+def suspects(texts: Sequence[bytes]) -> list[int]:
+    """Which texts, in UTF-8, may hold what `screens.screen` finds, a language model's name, a code fence or a block of thoughts; in order."""
     found = {i for i, text in enumerate(texts) if not text.isascii()}
-    plain = [text if text.isascii() else "" for text in texts] if found else texts
-    joined = "\xff".join(plain).encode("latin-1")
+    joined = _SEPARATOR.join(texts)
     found.update(_texts_with(joined.translate(_CLASSES, _DELETED), _LEFT), _texts_with(joined, _PHRASES))
     return sorted(found)
 

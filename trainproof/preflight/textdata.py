@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from operator import attrgetter
+from operator import sub
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from xxhash import xxh3_64_digest
+from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from trainproof.preflight.found import Example, Options, Partial, place_of
 from trainproof.preflight.near import MinHash
@@ -38,6 +38,10 @@ MOST_SHAPES = 200
 LEAST_ECHO = 40
 #: characters of a text from which on it may be called repetitive, and of the probes that are looked for in what stands before
 LEAST_REPEATING, PROBE = 200, 40
+#: characters of a probe that is found sooner; what it does not find, no longer one does
+SHORT_PROBE = 12
+#: characters of an answer from which on it is no single sign
+LEAST_PLAIN = 40
 _REFUSALS = (
     "I'm sorry, but I can't", "I’m sorry, but I can’t", "I'm sorry, I can't", "I cannot assist", "I can't assist", "I can't help with",
     "I'm sorry, but I cannot", "I am sorry, but I cannot", "Sorry, I can't", "I'm unable to", "I am unable to", "I cannot help with",
@@ -56,19 +60,19 @@ _IDENTITY = (
 _PREFIX = re.compile(
     r"\s*(?:###? ?(?:Response|Assistant|Instruction|Human)|Assistant|ASSISTANT|Human|HUMAN|User|USER|GPT|Bot|AI) ?:"
 )
-#: what those, and refusals, begin with
-_HEADS = frozenset(("##", "As", "AS", "Hu", "HU", "Us", "US", "GP", "Bo", "AI", "I'", "I’", "I ", "So"))
-_CONTENT, _ROLE = attrgetter("content"), attrgetter("role")
+#: what those, and refusals, begin with; or with white space, none of which is beyond the Basic Multilingual Plane's first quarter
+_FIRST = frozenset("#AHUGBIS").union(filter(str.isspace, map(chr, range(0x4000))))
 
 
 class _Batch:
-    """Texts that are looked at together, as columns: where they are, the answers that they end in, and what stands before those."""
+    """Texts that are looked at together, as columns: where they are, the answers that they end in, and how many characters the prompts
+    have that they begin with."""
 
     def __init__(self) -> None:
         self.places: list[int] = []
         self.texts: list[str] = []
         self.answers: list[str] = []
-        self.prompts: list[str] = []
+        self.prompts: list[int] = []
         self.size = 0  # characters of those that were added one by one
 
 
@@ -114,9 +118,12 @@ class TextCollector:
     def _conversations(self, first: int, records: list[Conversation]) -> None:
         """Records of plain turns, in rows that follow one another: most have nothing that is worth a longer look."""
         self.out.rows += len(records)
-        turns = [record.turns for record in records]
-        texts = [list(map(_CONTENT, each)) for each in turns]
-        roles = [tuple(map(_ROLE, each)) for each in turns]
+        texts: list[list[str]] = []
+        roles: list[tuple[str, ...]] = []
+        for record in records:  # in one pass, while the record is in the processor's cache
+            turns = record.turns
+            texts.append([turn.content for turn in turns])
+            roles.append(tuple([turn.role for turn in turns]))
         if all(map(are_regular, set(roles))) and all(map(str.strip, chain.from_iterable(texts))):
             self._regular(first, texts, records)
             return
@@ -129,27 +136,25 @@ class TextCollector:
         self._regular(first + start, texts[start:], records[start:])
 
     def _regular(self, first: int, turns: list[list[str]], records: list[Conversation]) -> None:
-        """Conversations that end with an answer and have no empty turns."""
+        """Conversations that end with an answer to something and have no empty turns."""
         if not records:
             return
-        places = range(first, first + len(turns))
-        answers = [each[-1] for each in turns]
+        places, answers = range(first, first + len(turns)), [each[-1] for each in turns]
         self._shape(places, records[0].shape)
-        for i in [
-            i for i, answer in enumerate(answers) if answer[:2] in _HEADS or len(answer) < 40 or answer[0].isspace()
-        ]:
-            self._head(places[i], answers[i])
-        for i in [i for i, each in enumerate(turns) if len(each) > 1 and each[-1].startswith(each[-2])]:
-            self._echo(places[i], turns[i])
-        for i in [i for i, answer in enumerate(answers) if len(answer) >= LEAST_REPEATING and _may_repeat(answer)]:
-            self._loop(places[i], answers[i])
+        for place, each, answer in zip(places, turns, answers, strict=True):
+            length = len(answer)
+            if answer[0] in _FIRST or length < LEAST_PLAIN:
+                self._head(place, answer)
+            if answer.startswith(each[-2]):
+                self._echo(place, each)
+            if length >= LEAST_REPEATING and _may_repeat(answer, SHORT_PROBE):
+                self._loop(place, answer)
+        texts = list(map("\n".join, turns))
         batch = self._batch
         batch.places += places
-        batch.texts += map("\n".join, turns)
+        batch.texts += texts
         batch.answers += answers
-        batch.prompts += [
-            text[: -len(answer)] for text, answer in zip(batch.texts[-len(turns) :], answers, strict=True)
-        ]
+        batch.prompts += map(sub, map(len, texts), map(len, answers))
 
     def _record(self, place: int, record: dict[str, Any]) -> None:
         found = layout_of(frozenset(record))
@@ -197,7 +202,8 @@ class TextCollector:
         batch.places.append(place)
         batch.texts.append(text)
         batch.answers.append(answer)
-        batch.prompts.append(text[: -len(answer)] if answer and text.endswith(answer) else "\n".join(texts[:-1]))
+        prompt = text[: -len(answer)] if answer and text.endswith(answer) else "\n".join(texts[:-1])
+        batch.prompts.append(len(prompt) if prompt.strip() else 0)
 
     def _loop(self, place: int, text: str) -> None:
         if (loop := repeated(text)) is not None:
@@ -226,7 +232,7 @@ class TextCollector:
         elif chosen[:-1] != rejected[:-1]:
             out.hit("TPD153", place, chosen[0])
         prompt = "\n".join(chosen[:-1])
-        ends = _hashes([f"{prompt}\n{text}" for text in (good, bad)]).tolist()
+        ends = [xxh3_64_intdigest(f"{prompt}\n{text}".encode("utf-8", "surrogatepass")) for text in (good, bad)]
         self._pairs.append((place, ends[0], ends[1], len(good) - len(bad)))
 
     def _flush(self) -> None:
@@ -239,15 +245,15 @@ class TextCollector:
                 "pairs", place=np.array(place, np.int64), chosen=np.array(chosen, np.uint64),
                 rejected=np.array(rejected, np.uint64), longer=np.array(longer, np.int64),
             )  # fmt: skip
-        if not batch.texts:
-            return
-        for i in suspects(batch.texts):
-            self._suspect(batch.places[i], batch.texts[i], batch.answers[i])
-        self._numbers(batch)
+        if batch.texts:
+            encoded = [text.encode("utf-8", "surrogatepass") for text in batch.texts]
+            for i in suspects(encoded):
+                self._suspect(batch.places[i], batch.texts[i], encoded[i], batch.answers[i])
+            self._numbers(batch, encoded)
 
-    def _suspect(self, place: int, text: str, answer: str) -> None:
+    def _suspect(self, place: int, text: str, encoded: bytes, answer: str) -> None:
         out = self.out
-        for code, excerpt in screen(text, text.encode("utf-8", "surrogatepass")):
+        for code, excerpt in screen(text, encoded):
             out.hit(code, place, excerpt)
         if any(phrase in answer for phrase in _IDENTITY):
             out.hit("TPD133", place, answer[:60].lstrip())
@@ -256,36 +262,45 @@ class TextCollector:
         if answer.count("```") % 2:
             out.hit("TPD139", place, answer[-60:])
 
-    def _numbers(self, batch: _Batch) -> None:
+    def _numbers(self, batch: _Batch, encoded: Sequence[bytes]) -> None:
         """A row of the tables for every text."""
-        place, text = np.array(batch.places, np.int64), _hashes(batch.texts)
-        prompts = [prompt if prompt.strip() else "" for prompt in batch.prompts]
+        place, text, answer = np.array(batch.places, np.int64), _hashes(encoded), _each(len, batch.answers)
+        tokens = before = np.zeros(len(place), np.int32)
+        if self.cut is not None:
+            tokens = _each(self.cut, batch.texts)
+            before = _each(self.cut, [text[:end] for text, end in zip(batch.texts, batch.prompts, strict=True)])
         self.out.add_table(
-            "samples", place=place, text=text, prompt=_hashes(prompts), length=_each(len, batch.texts),
-            answer=_each(len, batch.answers), tokens=_each(self.cut or _none, batch.texts),
-            before=_each(self.cut or _none, batch.prompts), script=_each(_script, batch.texts).astype(np.uint8),
+            "samples", place=place, text=text, prompt=_hashes(_prompts(batch, encoded)), length=_each(len, batch.texts),
+            answer=answer, tokens=tokens, before=before, script=_scripts(batch.texts),
         )  # fmt: skip
         if self.options.near:
-            signature, big = self._minhash.signatures(batch.texts)
+            signature, big = self._minhash.signatures(encoded)
             self.out.add_table("near", place=place[big], text=text[big], signature=signature[big])
 
 
-def _none(_: str) -> int:
-    return 0
+def _scripts(texts: Sequence[str]) -> NDArray[np.uint8]:
+    """The number of the script of each text."""
+    scripts = np.full(len(texts), SCRIPT_NUMBERS["Latin"], np.uint8)
+    for i in [i for i, text in enumerate(texts) if not (text.isascii() and text[0].isalpha())]:
+        scripts[i] = SCRIPT_NUMBERS[script_of(texts[i])]
+    return scripts
 
 
-def _script(text: str) -> int:
-    return SCRIPT_NUMBERS[script_of(text)]
+def _prompts(batch: _Batch, encoded: Sequence[bytes]) -> list[bytes]:
+    """The prompt of each text as UTF-8."""
+    prompts = [data[:end] for data, end in zip(encoded, batch.prompts, strict=True)]
+    for i in [i for i, text in enumerate(batch.texts) if not text.isascii()]:
+        prompts[i] = batch.texts[i][: batch.prompts[i]].encode("utf-8", "surrogatepass")
+    return prompts
 
 
 def _each(measure: Callable[[str], int], texts: Sequence[str]) -> NDArray[np.int32]:
     return np.fromiter(map(measure, texts), np.int32, len(texts))
 
 
-def _hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
+def _hashes(texts: Sequence[bytes]) -> NDArray[np.uint64]:
     """64 bits of each text; 0 for an empty one."""
-    hashes = b"".join([xxh3_64_digest(text.encode("utf-8", "surrogatepass")) if text else _NOTHING for text in texts])
-    return np.frombuffer(hashes, np.uint64)
+    return np.frombuffer(b"".join([xxh3_64_digest(text) if text else _NOTHING for text in texts]), np.uint64)
 
 
 def repeated(text: str) -> str | None:
@@ -299,10 +314,11 @@ def repeated(text: str) -> str | None:
     return " ".join(words[:10]) if len(set(windows)) <= 0.5 * len(windows) else None
 
 
-def _may_repeat(text: str) -> bool:
-    """Whether the end of the text, or its middle, stands before too."""
+def _may_repeat(text: str, probe: int = PROBE) -> bool:
+    """Whether the end of the text, or its middle, stands before too. probe: characters of each that are looked for."""
     end = len(text)
-    return text.find(text[-PROBE:]) != end - PROBE or text.find(text[end // 2 : end // 2 + PROBE]) != end // 2
+    middle = end // 2
+    return text.find(text[-probe:]) != end - probe or text.find(text[middle : middle + probe]) != middle
 
 
 def _shape_label(shape: tuple[Any, ...]) -> str:

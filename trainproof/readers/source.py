@@ -18,6 +18,8 @@ __all__ = ["HEAD_BYTES", "MOST_LINE_BYTES", "LogInput", "Stream"]
 HEAD_BYTES = 64 * 1024
 #: bytes handed on at once: small enough for what is decoded from them to stay in the processor's cache
 CHUNK_BYTES = 256 * 1024
+#: bytes that are searched for line ends at once, so that what is compared stays in the cache too
+COUNTED_BYTES = 64 * 1024
 #: a longer line is replaced by an empty one and told as dropped: no logger writes one, and none may fill the memory
 MOST_LINE_BYTES = 64 * 1024 * 1024
 #: one JSON document must fit into memory
@@ -156,7 +158,9 @@ def _regular_file(path: str) -> IO[bytes]:
 
 def count_lines(data: bytes) -> int:
     """How many line ends there are in `data` (several times as fast as bytes.count)."""
-    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord("\n")))
+    whole = np.frombuffer(data, np.uint8)
+    starts = range(0, len(whole), COUNTED_BYTES)
+    return sum(int(np.count_nonzero(whole[start : start + COUNTED_BYTES] == ord("\n"))) for start in starts)
 
 
 def _spooled(path: str, data: bytes | None) -> IO[bytes]:
