@@ -361,7 +361,8 @@ def baseline_remove(name: str, store: str) -> int:
 def data(**options: Any) -> int:
     """Judge data before training: what is malformed, empty, odd, repeated, leaked or lost.
 
-    DATA is a file (JSONL, JSON, CSV, TSV, Parquet, Arrow or text; also .gz, .xz or .zst), a folder, or a quoted glob.
+    DATA is a file (JSONL, JSON, CSV, TSV, Parquet, Arrow or text; also .gz, .xz or .zst), a folder, or a quoted glob; all of
+    them also in an object store, such as s3://bucket/folder.
     """
     from trainproof.preflight_command import DataOptions, run_data
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from trainproof.apart import Subject, judge_apart
 from trainproof.command import Options, check_outputs, finish, settings_of
-from trainproof.errors import UsageError
+from trainproof.errors import InputError, UsageError
 from trainproof.judge import Settings, check_selectors, report_of
 from trainproof.output import tell, write_whole
 from trainproof.preflight import found as collected
@@ -59,7 +59,10 @@ def run_data(own: DataOptions, shared: Mapping[str, Any]) -> int:
     settings = settings_of(options)
     check_selectors(settings)
     _check_lengths(own)
-    plan = plan_of(own.paths, own.held_out, own.kind, _collecting(own))
+    try:
+        plan = plan_of(own.paths, own.held_out, own.kind, _collecting(own))
+    except OSError as error:  # of a folder or a store
+        raise InputError(f"{error.filename or own.paths[0]}: {error.strerror or error}") from None
     checked_trainer(own.trainer, plan.kind, own.language)
     if own.shard or own.partial:
         return _run_shard(own, plan, options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import struct
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from trainproof.preflight.extras import needed
+from trainproof.preflight.stores import path_of, version_of
 
 Samples = NDArray[np.float32]
 
@@ -77,9 +77,9 @@ def read_sound(path: str, data: bytes | None = None) -> Sound:
     """A clip from a file, or from `data`. Raises AudioError, and InputError where a library is missing."""
     if data is None:
         try:
-            if Path(path).stat().st_size > MOST_BYTES:
+            if version_of(path)[0] > MOST_BYTES:
                 raise AudioError("TPD201", f"over {MOST_BYTES >> 30} GiB")
-            data = Path(path).read_bytes()
+            data = path_of(path).read_bytes()
         except OSError as error:
             raise AudioError(
                 "TPD241" if isinstance(error, FileNotFoundError) else "TPD201", error.strerror or str(error)
@@ -96,7 +96,7 @@ def seconds_of(path: str | None) -> float | None:
     if path is None:
         return None
     try:
-        with Path(path).open("rb") as raw:
+        with path_of(path).open("rb") as raw:
             layout, start, size = _chunks(raw.read(4096))
     except OSError:
         return None

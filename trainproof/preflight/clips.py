@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainproof.preflight.rows import Bad, Piece, format_of, rows_of
+from trainproof.preflight.stores import AnyPath, lies_there, normal, path_of, walked
 
 SOUNDS = (".wav", ".flac", ".ogg", ".mp3", ".opus", ".m4a", ".aiff", ".sph")
 #: names of fields -> what they hold, in manifests with named fields
@@ -32,7 +31,7 @@ class Clip(NamedTuple):
 
 def manifest_kind(path: str) -> str | None:
     """The layout of a speech pack or manifest; None when it is none."""
-    folder = Path(path)
+    folder = path_of(path)
     if folder.is_dir():
         if (folder / "wav.scp").is_file() and (folder / "text").is_file():
             return "kaldi"
@@ -62,8 +61,8 @@ def _field(record: dict[str, Any], names: tuple[str, ...]) -> str | None:
     return next((name for name in names if name in record), None)
 
 
-def _has_sounds(folder: Path) -> bool:
-    for count, (_, _, names) in enumerate(os.walk(folder)):
+def _has_sounds(folder: AnyPath) -> bool:
+    for count, (_, _, names) in enumerate(walked(folder)):
         if any(name.lower().endswith(SOUNDS) for name in names):
             return True
         if count > 1000:
@@ -72,7 +71,7 @@ def _has_sounds(folder: Path) -> bool:
 
 
 def _is_piped(path: str) -> bool:
-    with Path(path).open("rb") as raw:
+    with path_of(path).open("rb") as raw:
         lines = [line for line in raw.read(4096).split(b"\n")[:4] if line.strip()]
     return bool(lines) and all(
         b"|" in line[1:] and not line.startswith(b"|") for line in lines
@@ -83,25 +82,25 @@ def _is_piped(path: str) -> bool:
 def clips_of(path: str, kind: str) -> list[Clip]:
     """All clips of a manifest or folder, in order."""
     makers = {"kaldi": _kaldi, "pairs": _pairs, "piped": _piped}
-    return list(makers[kind](Path(path)) if kind in makers else _named(path, kind))
+    return list(makers[kind](path_of(path)) if kind in makers else _named(path, kind))
 
 
-def _found(base: Path, name: str) -> str:
+def _found(base: AnyPath, name: str) -> str:
     """The file that a manifest means: as it stands, or in one of the usual folders, with or without its ending."""
-    if Path(name).is_absolute():
+    if path_of(name).is_absolute():
         return name
     bases = [base / folder for folder in _FOLDERS] + [base.parent]
     for start in bases:
-        if (start / name).is_file():
-            return os.path.normpath(start / name)
+        if lies_there(start / name):
+            return normal(start / name)
         if not name.lower().endswith(SOUNDS):
             for ending in SOUNDS[:4]:
-                if (start / (name + ending)).is_file():
-                    return os.path.normpath(start / (name + ending))
-    return os.path.normpath(base / name)
+                if lies_there(start / (name + ending)):
+                    return normal(start / (name + ending))
+    return normal(base / name)
 
 
-def _piped(path: Path) -> Iterator[Clip]:
+def _piped(path: AnyPath) -> Iterator[Clip]:
     """LJSpeech (id|text|normalised), Piper (id|text, id|speaker|text) and Coqui (audio_file|text|speaker_name, with a header)."""
     lines = path.read_bytes().decode("utf-8-sig", "replace").split("\n")
     names = lines[0].rstrip("\r").split("|")
@@ -128,7 +127,7 @@ def _second_is_speaker(lines: list[str]) -> bool:
 
 
 def _named(path: str, kind: str) -> Iterator[Clip]:
-    base = Path(path).parent
+    base = path_of(path).parent
     for row, record, _ in rows_of(path, kind, _WHOLE):
         if isinstance(record, Bad):
             yield Clip(row, None, None, wrong=record)
@@ -138,7 +137,7 @@ def _named(path: str, kind: str) -> Iterator[Clip]:
             yield Clip(row, None, None, wrong=Bad("TPD003", f"a {type(record).__name__} instead of an object"))
 
 
-def _record(row: int, record: dict[str, Any], base: Path) -> Clip:
+def _record(row: int, record: dict[str, Any], base: AnyPath) -> Clip:
     audio_field, text_field, speaker_field = (_field(record, names) for names in (_AUDIO, _TEXT, _SPEAKER))
     audio = record.get(audio_field or "")
     text = record.get(text_field or "")
@@ -157,7 +156,7 @@ def _record(row: int, record: dict[str, Any], base: Path) -> Clip:
     )
 
 
-def _kaldi(folder: Path) -> Iterator[Clip]:
+def _kaldi(folder: AnyPath) -> Iterator[Clip]:
     """wav.scp, text and utt2spk. Commands in wav.scp are never run: their clips are told as unreadable."""
     texts, speakers = _table(folder / "text"), _table(folder / "utt2spk")
     for row, line in enumerate((folder / "wav.scp").read_text("utf-8", "replace").split("\n"), 1):
@@ -172,33 +171,33 @@ def _kaldi(folder: Path) -> Iterator[Clip]:
             yield Clip(row, _found(folder, audio.strip()), texts.get(name), speakers.get(name, ""))
 
 
-def _table(path: Path) -> dict[str, str]:
+def _table(path: AnyPath) -> dict[str, str]:
     if not path.is_file():
         return {}
     lines = (line.split(maxsplit=1) for line in path.read_text("utf-8", "replace").split("\n") if line.strip())
     return {cells[0]: cells[1].strip() if len(cells) > 1 else "" for cells in lines}
 
 
-def _pairs(folder: Path) -> Iterator[Clip]:
+def _pairs(folder: AnyPath) -> Iterator[Clip]:
     """Sounds with a text of the same name beside them, or below txt/ as in VCTK; the folder's name is the voice."""
-    sounds: list[Path] = []
-    for root, below, names in os.walk(folder):
+    sounds: list[AnyPath] = []
+    for root, below, names in walked(folder):
         below.sort()
-        sounds += [Path(root) / name for name in sorted(names) if name.lower().endswith(SOUNDS)]
+        sounds += [path_of(root) / name for name in sorted(names) if name.lower().endswith(SOUNDS)]
     for row, sound in enumerate(sounds, 1):
-        inner = sound.relative_to(folder)
+        inner = sound.relative_to(folder)  # type: ignore[arg-type]  # both are of one kind
         beside = [sound.with_suffix(".txt"), sound.with_suffix(".lab"), sound.with_suffix(".normalized.txt")]
         stem = inner.stem.removesuffix("_mic1").removesuffix("_mic2")
-        beside += [folder / "txt" / Path(*inner.parts[1:-1]) / f"{stem}.txt", folder / "txt" / f"{stem}.txt"]
-        text = next((path.read_text("utf-8", "replace").strip() for path in beside if path.is_file()), None)
+        beside += [folder / "txt" / "/".join(inner.parts[1:-1]) / f"{stem}.txt", folder / "txt" / f"{stem}.txt"]
+        text = next((path.read_text("utf-8", "replace").strip() for path in beside if lies_there(path)), None)
         yield Clip(row, str(sound), text, inner.parent.name)
 
 
-def sounds_below(folder: Path) -> list[str]:
+def sounds_below(folder: AnyPath) -> list[str]:
     """Every sound file below a folder."""
     return sorted(
-        os.path.normpath(Path(root) / name)
-        for root, _, names in os.walk(folder)
+        normal(path_of(root) / name)
+        for root, _, names in walked(folder)
         for name in names
         if name.lower().endswith(SOUNDS)
     )

@@ -6,13 +6,13 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 from trainproof.errors import InputError, UsageError
 from trainproof.preflight.clips import clips_of, manifest_kind, sounds_below
 from trainproof.preflight.found import DataFile, Options
 from trainproof.preflight.rows import PACKED_ENDINGS, RECORD_ENDINGS, Piece, format_of, pieces_of, rows_of
+from trainproof.preflight.stores import Stored, path_of, walked
 from trainproof.preflight.turns import KINDS, layout_of
 
 #: what a file or folder of the evaluation side is called
@@ -100,8 +100,8 @@ def _speech_plan(paths: Sequence[str], held_out: Sequence[str], options: Options
     extra = [
         name
         for path in paths
-        if Path(path).is_dir()
-        for name in sounds_below(Path(path))
+        if path_of(path).is_dir()
+        for name in sounds_below(path_of(path))
         if os.path.realpath(name) not in named
     ]
     if extra:
@@ -112,45 +112,48 @@ def _speech_plan(paths: Sequence[str], held_out: Sequence[str], options: Options
 
 def _speech_sources(path: str) -> Iterator[tuple[str, str]]:
     """(manifest or folder, its layout)."""
-    if not Path(path).is_dir():
-        if Path(path).is_file() and (kind := manifest_kind(path)) is not None:
+    folder = path_of(path)
+    if not folder.is_dir():
+        if folder.is_file() and (kind := manifest_kind(path)) is not None:
             yield path, kind
         return
     own = manifest_kind(path)
     if own == "kaldi":
         yield path, own
         return
-    names = sorted(str(p) for p in Path(path).iterdir() if p.is_file() and p.suffix in MANIFESTS)
-    if any(Path(name).stem == "train" for name in names):  # as Common Voice: the other lists repeat these
-        names = [name for name in names if Path(name).stem in (*HELD_OUT, "train")]
+    names = sorted(str(p) for p in folder.iterdir() if p.is_file() and p.suffix in MANIFESTS)
+    if any(path_of(name).stem == "train" for name in names):  # as Common Voice: the other lists repeat these
+        names = [name for name in names if path_of(name).stem in (*HELD_OUT, "train")]
     found = [(name, kind) for name in names if (kind := manifest_kind(name)) is not None]
     yield from found or ([(path, own)] if own else [])
 
 
 def files_of(path: str) -> Iterator[DataFile]:
     """The data files that a path names. Raises InputError when there are none."""
-    if glob.has_magic(path) and not os.path.lexists(path):
-        names = sorted(glob.glob(path, recursive=True))
-    elif Path(path).is_dir():
+    named = path_of(path)
+    whole = named.is_dir()
+    if whole:
         names = sorted(_below(path))
+    elif glob.has_magic(path) and not os.path.lexists(path):
+        names = named.glob() if isinstance(named, Stored) else sorted(glob.glob(path, recursive=True))
     else:
         names = [path]
     if not names:
         raise InputError(f"{path}: no data files; expected {', '.join(RECORD_ENDINGS)}, also packed")
     for name in names:
-        yield DataFile(name, name != path and is_held_out(os.path.relpath(name, path) if Path(path).is_dir() else name))
+        yield DataFile(name, name != path and is_held_out(os.path.relpath(name, path) if whole else name))
 
 
 def _below(folder: str) -> Iterator[str]:
     """Files of records below a folder; links to folders are not followed, so that no loop of them traps it."""
-    for root, below, names in os.walk(folder):
+    for root, below, names in walked(path_of(folder)):
         below[:] = sorted(name for name in below if not name.startswith("."))
         for name in names:
             plain = name.lower()
             for packed in PACKED_ENDINGS:
                 plain = plain.removesuffix(packed)
             if plain.endswith(RECORD_ENDINGS) and plain not in _BESIDE and not name.startswith("."):
-                yield str(Path(root) / name)
+                yield str(path_of(root) / name)
 
 
 def is_held_out(path: str) -> bool:

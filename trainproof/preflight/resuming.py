@@ -19,6 +19,7 @@ from trainproof.preflight.inputs import Plan, without_pieces
 from trainproof.preflight.rows import Piece
 from trainproof.preflight.running import Runner, Seen
 from trainproof.preflight.sharding import load, packed
+from trainproof.preflight.stores import version_of
 
 
 def run_kept(
@@ -59,7 +60,5 @@ def _kept(path: Path) -> Partial | None:
 def _key(plan: Plan, piece: Piece) -> str:
     from xxhash import xxh3_128_hexdigest
 
-    about = Path(plan.files[piece.file].path).stat()
-    return xxh3_128_hexdigest(
-        msgspec.json.encode((__version__, without_pieces(plan), piece, about.st_size, about.st_mtime_ns))
-    )
+    about = version_of(plan.files[piece.file].path)
+    return xxh3_128_hexdigest(msgspec.json.encode((__version__, without_pieces(plan), piece, about)))

@@ -8,12 +8,13 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
 from trainproof.errors import InputError
 from trainproof.preflight.extras import needed
+from trainproof.preflight.stores import is_stored, path_of, version_of
 from trainproof.readers.source import MOST_DOCUMENT_BYTES, MOST_LINE_BYTES, LogInput, count_lines
 
 #: bytes of lines that one worker reads at once
@@ -79,9 +80,22 @@ class Block(NamedTuple):
 Row = tuple[int, Any, bool]
 
 
+class DataInput(LogInput):
+    """One file of data, of this machine or of a store."""
+
+    def regular(self) -> IO[bytes]:
+        if not is_stored(self.path):
+            return super().regular()
+        try:
+            return path_of(self.path).open("rb")
+        except OSError as error:
+            what = "no such file" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+            raise InputError(f"{self.path}: {what}") from None
+
+
 def format_of(path: str) -> str:
     """jsonl, json, parquet, arrow, csv, tsv or lines, by content. Raises InputError when the file cannot be read or is empty."""
-    with closing(LogInput(path)) as log:
+    with closing(DataInput(path)) as log:
         head = log.head
     if head.startswith(_PARQUET):
         return "parquet"
@@ -127,7 +141,7 @@ def pieces_of(file: int, path: str, kind: str) -> Iterator[Piece]:
         yield Piece(file)
         return
     start, offset, first, lines = 0, 0, 1, 0
-    with Path(path).open("rb") as raw:
+    with path_of(path).open("rb") as raw:
         while block := raw.read(PIECE_BYTES):
             cut = block.rfind(b"\n") + 1
             lines += count_lines(block)
@@ -142,7 +156,7 @@ def pieces_of(file: int, path: str, kind: str) -> Iterator[Piece]:
 
 def _must_stream(path: str) -> bool:
     """Compressed text, and text of two or four bytes a character, is read from its beginning."""
-    with Path(path).open("rb") as raw:
+    with path_of(path).open("rb") as raw:
         head = raw.read(256)
     return head.startswith((*_PACKED, b"\xff\xfe", b"\xfe\xff")) or b"\0" in head
 
@@ -170,7 +184,7 @@ def _blocks(path: str, piece: Piece) -> Iterator[Block]:
         yield Block(piece.first, piece.first + 1, None)
         return
     row, rest = piece.first, [b""]
-    with Path(path).open("rb") as raw:
+    with path_of(path).open("rb") as raw:
         raw.seek(piece.start)
         if piece.start == 0 and raw.read(len(_MARK)) != _MARK:
             raw.seek(0)
@@ -196,7 +210,7 @@ def _lines(block: Block) -> Iterator[tuple[int, bytes | None]]:
 
 
 def _streamed(path: str) -> Iterator[Block]:
-    with closing(LogInput(path)) as log:
+    with closing(DataInput(path)) as log:
         row = 1
         for chunk in log.chunks():
             block = _block(row, chunk)
@@ -274,11 +288,11 @@ def _leniently(line: bytes | None) -> tuple[Any, bool]:
 
 
 def _whole(path: str) -> bytes:
-    if Path(path).stat().st_size > MOST_DOCUMENT_BYTES:
+    if version_of(path)[0] > MOST_DOCUMENT_BYTES:
         raise InputError(
             f"{path}: more than {MOST_DOCUMENT_BYTES >> 30} GiB in one document; write a record a line (JSONL)"
         )
-    with closing(LogInput(path)) as log:
+    with closing(DataInput(path)) as log:
         return log.read()
 
 
@@ -349,8 +363,9 @@ def _column_rows(path: str, kind: str) -> Iterator[Row]:
 def _batches(pyarrow: Any, path: str, kind: str) -> Iterator[Any]:
     if kind == "parquet":
         parquet = needed("pyarrow.parquet", path, "pyarrow")
-        yield from parquet.ParquetFile(path).iter_batches(batch_size=1024)
+        with path_of(path).open("rb") as source:
+            yield from parquet.ParquetFile(source).iter_batches(batch_size=1024)
         return
     ipc = needed("pyarrow.ipc", path, "pyarrow")
-    with pyarrow.memory_map(path) as source:
+    with path_of(path).open("rb") if is_stored(path) else pyarrow.memory_map(path) as source:
         yield from ipc.open_stream(source)

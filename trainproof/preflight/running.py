@@ -33,7 +33,7 @@ def partial_of(plan: Plan, piece: Piece) -> Partial:
     try:
         rows = rows_of(file, plan.formats[piece.file], piece, lambda record: conversation_type(record, plan.layout))
         return collector.collect(piece.file, rows)
-    except InputError as error:
+    except (InputError, OSError) as error:
         collector.out.hit("TPD001", place_of(piece.file, 0), str(error).removeprefix(f"{file}: "))
         return collector.out
 

@@ -60,8 +60,12 @@ class LogInput:
         if self._spool is not None:
             self._spool.seek(0)
             return opened(self._spool, self.path)
-        self._file = _regular_file(self.path)
+        self._file = self.regular()
         return opened(self._file, self.path)
+
+    def regular(self) -> IO[bytes]:
+        """The open file. Raises InputError for a path that is missing, not readable, or no file."""
+        return _regular_file(self.path)
 
     def close(self) -> None:
         """Let go of the file, and of what was kept of standard input."""
