@@ -7,7 +7,8 @@ them are causal: what is returned for record i depends on records 0..i alone. Ar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import os
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -19,6 +20,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 T = TypeVar("T", bound=np.generic)
+R = TypeVar("R")
 
 #: standard deviation of a normal law over its median absolute deviation
 MAD_TO_SIGMA = 1.4826
@@ -31,6 +33,7 @@ THEIL_SEN_SE = math.sqrt(math.pi / 3)
 
 BASELINE_WINDOW = 64
 BASELINE_MINIMUM = 20
+_MIDDLE = (24, 40)  # between these of 64 sorted values lies a stretch that is no wider than their scale, unless few differ
 #: every record has a baseline of its own up to here; past it the baseline is renewed every BASELINE_STRIDE records, which a log
 #: of that length cannot tell apart and which keeps a million records affordable
 BASELINE_EXACT = 2048
@@ -44,7 +47,11 @@ THINNED = 4096
 SERIAL_MINIMUM = 32
 #: values below which sorting them all is quicker than selecting some
 SHORT = 400
-_ROWS = 8192  # windows sorted at a time: bounds memory to 4 MiB
+_ROWS = 8192  # values looked at in one go
+_SORTED = 65536  # values sorted at a time: 512 KiB stay in the processor's cache
+#: values sorted in all from which on several threads share the work: numpy lets go of the interpreter while it sorts
+_SHARED = 16 * _SORTED
+_THREADS = 4
 
 
 class Baseline(NamedTuple):
@@ -53,6 +60,18 @@ class Baseline(NamedTuple):
     median: Floats
     scale: Floats
     high: Floats
+
+
+class Renewed(NamedTuple):
+    """A statistic that was renewed at these record counts, shape (k,) each; between them it stays as it is."""
+
+    counts: Ints
+    values: Floats
+
+    def each(self, size: int, first: int = 0, stride: int = 1) -> Floats:
+        """Its value at the records (from 0) first, first + stride, ..., shape (size,); +inf before the first count."""
+        begins = np.clip(-((first + 1 - self.counts) // stride), 0, size)
+        return np.repeat(np.append(np.inf, self.values), np.diff(np.concatenate(([0], begins, [size]))))
 
 
 class Change(NamedTuple):
@@ -83,13 +102,23 @@ def median5(x: Floats) -> Floats:
     return out
 
 
-def windows(x: Floats, width: int, stride: int = 1) -> Iterator[tuple[int, Floats]]:
-    """(index of the first row, sorted windows) in pieces: row r holds x[r * stride : r * stride + width], sorted."""
+def windows(x: Floats, width: int, made: Callable[[int, Floats], R], stride: int = 1) -> list[R]:
+    """made(index of the first row, sorted windows), piece by piece: row r holds x[r * stride : r * stride + width], sorted."""
     if len(x) < width:
-        return
+        return []
     view = sliding_window_view(x, width)[::stride]
-    for start in range(0, len(view), _ROWS):
-        yield start, np.sort(view[start : start + _ROWS], axis=1)
+    size = max(1, _SORTED // width)
+
+    def piece(start: int) -> R:
+        return made(start, np.sort(view[start : start + size], axis=1))
+
+    starts = range(0, len(view), size)
+    if len(view) * width < _SHARED:
+        return [piece(start) for start in starts]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, _THREADS)) as threads:
+        return list(threads.map(piece, starts))
 
 
 def row_median(rows: Floats) -> Floats:
@@ -104,7 +133,7 @@ def _middle(low: Floats, high: Floats) -> Floats:
 
 def trailing_median(x: Floats, width: int, stride: int = 1) -> tuple[Ints, Floats]:
     """(index of the last record, median) of the windows of `width` records that end at width-1, width-1+stride, ..."""
-    parts = [row_median(rows) for _, rows in windows(x, width, stride)]
+    parts = windows(x, width, lambda _, rows: row_median(rows), stride)
     values = np.concatenate(parts) if parts else np.empty(0)
     return np.arange(len(values), dtype=np.int64) * stride + (width - 1), values
 
@@ -129,7 +158,9 @@ def baseline(x: Floats, lag: int = 5) -> Baseline:
     quantum are measured on public logs (bfloat16 losses have a MAD of 0).
     """
     n, first = len(x), BASELINE_MINIMUM - 1 + lag  # the first record that has a baseline
-    base = Baseline(np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan))
+    base = Baseline(np.empty(n), np.empty(n), np.empty(n))
+    for column in base:
+        column[:first] = np.nan
     exact = min(n, max(BASELINE_EXACT, BASELINE_WINDOW - 1 + lag))
     if n > first:
         before = np.full(BASELINE_WINDOW - BASELINE_MINIMUM, np.inf)  # the first windows are not full
@@ -147,12 +178,15 @@ def _fill(x: Floats, stride: int, first: int, width: int, base: Baseline) -> Non
     The first window holds `width` values, behind infinities, each that follows one more, until they are full.
     """
     n = len(base.median)
-    for start, rows in windows(x, BASELINE_WINDOW, stride):
+
+    def write(start: int, rows: Floats) -> None:
         widths = np.minimum(width + start + np.arange(len(rows)), BASELINE_WINDOW)
         at = first + start * stride
         stop = min(n, at + len(rows) * stride)
         for column, values in zip(base, _described(rows, widths), strict=True):
             column[at:stop] = np.repeat(values, stride)[: stop - at] if stride > 1 else values
+
+    windows(x, BASELINE_WINDOW, write, stride)
 
 
 def prefixes(x: Floats, widths: Ints) -> Floats:
@@ -173,10 +207,13 @@ def _described(rows: Floats, widths: Ints) -> Baseline:
     median = prefix_median(rows, widths)
     with np.errstate(over="ignore", invalid="ignore"):
         mad = prefix_median(np.sort(np.abs(rows - median[:, np.newaxis]), axis=1), widths)
-        gaps = np.diff(rows, axis=1)
-    quantum = np.where(gaps > 0, gaps, np.inf).min(axis=1, initial=np.inf)
-    quantum[np.isinf(quantum)] = 0.0
-    scale = np.maximum(np.maximum(MAD_TO_SIGMA * mad, 0.02 * np.abs(median)), quantum)
+        scale = np.maximum(MAD_TO_SIGMA * mad, 0.02 * np.abs(median))
+        middle = rows[:, _MIDDLE[1]] - rows[:, _MIDDLE[0]]
+        coarse = np.flatnonzero(~((middle > 0) & (middle <= scale)))  # elsewhere no quantum is larger than the scale
+        if len(coarse):
+            gaps = np.diff(rows[coarse], axis=1)
+            quantum = np.where(gaps > 0, gaps, np.inf).min(axis=1)
+            scale[coarse] = np.maximum(scale[coarse], np.where(np.isinf(quantum), 0.0, quantum))
     return Baseline(median, scale, rows[np.arange(len(rows)), np.ceil(0.95 * widths).astype(np.int64) - 1])
 
 
@@ -245,11 +282,13 @@ def median(x: ArrayLike) -> float:
         return float(values[0]) if n else math.nan
     if n < SHORT:
         values.sort()
+        below, last = values.item(half - 1), values.item(n - 1)
     else:
-        values.partition((half - 1, half, n - 1))
-    if math.isnan(values.item(n - 1)):  # NaN is sorted to the end
+        values.partition(half)  # by one place it is several times as quick as by two
+        below, last = float(values[:half].max()), float(values[half:].max())
+    if math.isnan(last):  # NaN is sorted to the end
         return math.nan
-    return values.item(half) if n % 2 else float(_middle(values[half - 1], values[half]))
+    return values.item(half) if n % 2 else below / 2 + values.item(half) / 2  # as _middle
 
 
 def condensed(x: Floats, width: int) -> Floats:
@@ -330,14 +369,17 @@ def noise_so_far(x: Floats, first: int = 9) -> Floats:
 
     Renewed at every record up to 50 and then on the common schedule.
     """
-    out = np.full(len(x), np.inf)
+    return noise_renewed(x, first).each(len(x))
+
+
+def noise_renewed(x: Floats, first: int = 9) -> Renewed:
+    """`noise_so_far`, as it was renewed."""
     steps = np.abs(np.diff(x))
     counts = renewals(len(x), first)
     early = counts[counts <= SCHEDULE_START] - 1
     medians = prefix_median(prefixes(steps, early), early).tolist() if len(early) else []
     medians += [median(thinned(steps[: count - 1])) for count in counts[len(early) :].tolist()]
-    out[first - 1 :] = STEP_TO_SIGMA * np.repeat(medians, np.diff(np.append(counts, len(x) + 1)))
-    return out
+    return Renewed(counts, STEP_TO_SIGMA * np.array(medians))
 
 
 def page_hinkley(z: Floats, delta: float, limit: float, start: int = 0) -> tuple[int, int] | None:

@@ -17,16 +17,26 @@ from trainproof.thresholds import DataOrderThresholds, LossThresholds, PipelineT
 from trainproof.verdict import Severity
 
 
+#: a loss below is too near the smallest float to multiply, and a ratio above too near the largest
+SMALL_LOSS, LARGE_RATIO = 1e-300, 1e300
+
+
 class Level(NamedTuple):
-    """The loss smoothed over `width` records: record indices, level, best level so far, the logarithm of their ratio (no number where a
-    level is not positive), and how long a state must hold."""
+    """The loss smoothed over `width` records, each `stride` records: level, best level so far, and how long a state must hold."""
 
     width: int
-    at: stats.Ints
+    stride: int
     level: stats.Floats
     best: stats.Floats
-    height: stats.Floats
     hold: int  # in entries of these arrays
+
+    def record(self, entry: int) -> int:
+        """The index of the last record of an entry."""
+        return self.width - 1 + entry * self.stride
+
+    def each(self, noise: stats.Renewed) -> stats.Floats:
+        """The noise so far at each entry."""
+        return noise.each(len(self.level), self.width - 1, self.stride)
 
 
 class Departure(NamedTuple):
@@ -149,15 +159,12 @@ def _levels(loss: Series, t: LossThresholds) -> Iterator[Level]:
             return
         if width == 5:
             level = loss.memo(stats.median5)[4:]
-            at = np.arange(4, len(loss))
             start = stats.median(loss.value[:3])
         else:
-            at, level = loss.memo(stats.trailing_median, width, stride)
+            level = loss.memo(stats.trailing_median, width, stride)[1]
             start = float(level[0])
         best = np.minimum(np.minimum.accumulate(level), start)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            height = np.log(level / best)
-        yield Level(width, at, level, best, height, max(t.diverged_records, width) // stride)
+        yield Level(width, stride, level, best, max(t.diverged_records, width) // stride)
 
 
 def stride_of(width: int) -> int:
@@ -167,10 +174,13 @@ def stride_of(width: int) -> int:
 
 def _departure(loss: Series, level: Level, t: LossThresholds) -> Departure | None:
     """The first FAIL of this level, else its first WARN."""
+    least = min(level.hold, t.diverged_records_fast)
     # what is asked first spares the long way
+    if not _may_stand_out(loss, level, least, t):
+        return None
     if not _away(loss, level, t.diverged_ratio_warn, t.diverged_regained_warn).any():
         return None
-    if not _stands_out(loss, level, min(level.hold, t.diverged_records_fast), t).any():
+    if not _stands_out(loss, level, least, t).any():
         return None
     for severity, share, ways in (
         (FAIL, t.diverged_regained, _ways_to_fail(level, t)),
@@ -191,8 +201,8 @@ def _ways_to_fail(level: Level, t: LossThresholds) -> list[tuple[float, int]]:
 
 
 def _departed(severity: Severity, level: Level, k: int) -> Departure:
-    begin = max(0, int(level.at[max(0, k - level.hold + 1)]) - level.width // 2)
-    return Departure(severity, level.width, begin, int(level.at[k]), float(level.level[k]), float(level.best[k]))
+    begin = max(0, level.record(max(0, k - level.hold + 1)) - level.width // 2)
+    return Departure(severity, level.width, begin, level.record(k), float(level.level[k]), float(level.best[k]))
 
 
 def _still_away(loss: Series, level: Level, t: LossThresholds) -> bool:
@@ -221,18 +231,41 @@ def _stands_out(loss: Series, level: Level, hold: int, t: LossThresholds) -> sta
 
     In logarithms; in units of the loss from its first value on that has none.
     """
-    bar = t.diverged_se * stats.MEDIAN_SE / math.sqrt(level.width)
-    logs = stats.trailing_minimum(level.height, hold) >= bar * loss.memo(_noise_of_log)[level.at]
+    bar = _bar(level, t)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        height = np.log(level.level / level.best)  # no number where a level is not positive
+    logs = stats.trailing_minimum(height, hold) >= bar * level.each(loss.memo(_noise_of_log))
     if loss.memo(np.min) > 0:
         return np.asarray(logs)
-    noise = max(bar, t.diverged_noise_units) * loss.memo(stats.noise_so_far)[level.at]
+    noise = max(bar, t.diverged_noise_units) * level.each(loss.memo(stats.noise_renewed))
     rises = stats.trailing_minimum(level.level - level.best, hold) >= noise
-    return np.where(level.at < int(np.argmax(loss.value <= 0)), logs, rises)
+    positive = np.arange(len(logs)) * level.stride + level.width - 1 < int(np.argmax(loss.value <= 0))
+    return np.where(positive, logs, rises)
 
 
-def _noise_of_log(x: stats.Floats) -> stats.Floats:
+def _may_stand_out(loss: Series, level: Level, hold: int, t: LossThresholds) -> bool:
+    """Whether `_stands_out` may be true anywhere. It takes no logarithm of a level."""
+    if loss.memo(np.min) < SMALL_LOSS:
+        return True
+    counts, noise = loss.memo(_noise_of_log)
+    with np.errstate(over="ignore"):
+        ratios = np.minimum(np.exp(_bar(level, t) * noise), LARGE_RATIO) * (1 - 1e-9)  # more than a rounding error less
+    ratio = np.minimum(level.each(stats.Renewed(counts, ratios)), LARGE_RATIO)
+    at = np.flatnonzero(level.level >= ratio * level.best)
+    at = at[at >= hold - 1]
+    for back in range(1, hold):
+        at = at[level.level[at - back] >= ratio[at] * level.best[at - back]]
+    return len(at) > 0
+
+
+def _bar(level: Level, t: LossThresholds) -> float:
+    """How many units of the noise a level stands out by."""
+    return t.diverged_se * stats.MEDIAN_SE / math.sqrt(level.width)
+
+
+def _noise_of_log(x: stats.Floats) -> stats.Renewed:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return stats.noise_so_far(np.log(x))
+        return stats.noise_renewed(np.log(x))
 
 
 def _told(loss: Series, seen: Departure, severity: Severity, why: str, t: LossThresholds) -> Sighting:
