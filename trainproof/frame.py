@@ -6,7 +6,7 @@ not logged at a step has no entry there; a NaN in `value` means that the logger 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -173,11 +173,22 @@ class Frame(Mapping[str, Series]):
     def __getitem__(self, name: str) -> Series:
         return self._series[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._series
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._series)
 
     def __len__(self) -> int:
         return len(self._series)
+
+    def values(self) -> ValuesView[Series]:
+        """The series, in the order of the log."""
+        return self._series.values()
+
+    def items(self) -> ItemsView[str, Series]:
+        """(name, series), in the order of the log."""
+        return self._series.items()
 
     def __repr__(self) -> str:
         return f"Frame({self.source.path!r}, {self.records} records, metrics={list(self)})"

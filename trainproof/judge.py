@@ -54,11 +54,12 @@ DEFAULTS = Settings()
 
 def selected_rules(settings: Settings) -> tuple[Rule, ...]:
     """The rules of one log that `settings` asks for, by code. Raises UsageError for a selector that names no rule."""
-    return _selected(settings._replace(thresholds=DEFAULTS.thresholds))
+    return _selected(settings.select, settings.ignore)
 
 
 @lru_cache(maxsize=8)
-def _selected(settings: Settings) -> tuple[Rule, ...]:
+def _selected(select: tuple[str, ...], ignore: tuple[str, ...]) -> tuple[Rule, ...]:
+    settings = Settings(select, ignore)
     check_selectors(settings)
     return tuple(matching(log_rules(), settings))
 

@@ -36,6 +36,8 @@ class Layout:
     def __init__(self) -> None:
         self._numeric: dict[str, bool] = {}  # key -> every value so far was a finite number
         self._decoders: tuple[Callable[[bytes], Records], Callable[[bytes], Records]] | None = None
+        self._encoder = msgspec.msgpack.Encoder()
+        self._body = bytearray()  # the last table: its memory is used again
 
     def learn(self, record: Mapping[str, object]) -> None:
         """Take up a record's keys, so that the next records like it can be decoded."""
@@ -112,7 +114,8 @@ class Layout:
         names = [len(msgspec.msgpack.encode(key)) for key in self._numeric]
         head = len(msgspec.msgpack.encode(dict.fromkeys(self._numeric))) - sum(names) - len(names)
         width = head + sum(names) + 9 * len(names)  # a float is a type byte and eight of value
-        body = msgspec.msgpack.encode(records)
+        body = self._body
+        self._encoder.encode_into(records, body)
         ends = len(body) - len(records) * width + head + np.cumsum([name + 9 for name in names])
         return [np.ndarray((len(records),), ">f8", body, end - 8, (width,)).astype(np.float64) for end in ends.tolist()]
 

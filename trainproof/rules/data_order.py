@@ -145,9 +145,13 @@ def _ends(n: int) -> list[int]:
 def _lag_of(x: Floats, t: DataOrderThresholds) -> int | None:
     """How many records ago the last 5 values stood already, exactly; None when they did not, or are no full-precision losses."""
     k = t.repeat_records
-    if len(x) < 2 * k or len(set(x[-k:].tolist())) < k - 1 or any(_short(v, t) for v in x[-k:].tolist()):
+    if len(x) < 2 * k:
         return None
-    for at in np.flatnonzero(x[:-1] == x[-1]).tolist()[-t.repeat_tried :]:
+    equal = np.flatnonzero(x[:-1] == x[-1])
+    last = x[-k:].tolist()
+    if not len(equal) or len(set(last)) < k - 1 or any(_short(v, t) for v in last):
+        return None
+    for at in equal[-t.repeat_tried :].tolist():
         if at >= k - 1 and (x[at - k + 1 : at + 1] == x[-k:]).all():
             return int(len(x) - 1 - at)
     return None

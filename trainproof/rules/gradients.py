@@ -72,13 +72,15 @@ def grad_explosion(frame: Frame, t: GradientThresholds) -> Iterator[Sighting]:
 
 
 def _may_explode(x: stats.Floats, t: GradientThresholds) -> bool:
-    """A cheap look that spares the long way: against half the lower median of the two blocks of 64 that precede or hold a record.
+    """A cheap look that spares the long way. No median of 20 records or more is below the tenth value from below of all. Of a long log:
+    against half the lower median of the two blocks of 64 that precede or hold a record.
 
     The median of any 64 records in two blocks is not so far below both medians unless the norms spread over decades within them.
     """
     width = stats.BASELINE_WINDOW
     if len(x) <= stats.BASELINE_EXACT:
-        return True
+        lowest = np.sort(x)[min(stats.BASELINE_MINIMUM // 2, len(x)) - 1]
+        return bool(x.max() >= min(t.explosion_ratio_warn, t.explosion_single) * lowest)
     _, level = stats.trailing_median(x, width, width)
     lowest = np.minimum(level, np.concatenate((level[:1], level[:-1]))) / 2
     blocks = x[: len(level) * width].reshape(-1, width)

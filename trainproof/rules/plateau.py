@@ -46,15 +46,16 @@ def plateau(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     loss = frame["loss"].finite
     if len(loss) < t.plateau_min_records:
         raise CannotTell(f"{len(loss)} finite records, needs {t.plateau_min_records}")
-    views, answers = _Views(loss.value, t), set[bool | None]()
-    for count in _counts_with_much_left(frame, loss, t):
-        for lo in _begins(count, t):
-            flat = views.flat(lo, count)
-            if flat:
+    views = _Views(loss.value, t)
+    windows = [(lo, count) for count in _counts_with_much_left(frame, loss, t) for lo in _begins(count, t)]
+    answers: dict[tuple[int, int], bool | None] = {}
+    for lo, count in windows:
+        if views.may_be_flat(lo, count):
+            answers[lo, count] = views.flat(lo, count)
+            if answers[lo, count]:
                 yield _plateau_told(loss, views, count, lo, t)
                 return
-            answers.add(flat)
-    if answers == {None}:
+    if windows and all((answers[w] if w in answers else views.flat(*w)) is None for w in windows):
         raise CannotTell("too noisy to tell")
 
 
@@ -82,12 +83,20 @@ class _Views:
         self.full = _smooth_if_quantised(x, t)
         self.short = stats.condensed(self.full, t.plateau_condensed) if len(x) > t.plateau_long else self.full
 
-    def change(self, lo: int, count: int) -> stats.Change:
-        """How the loss changed from record `lo` up to record `count` (exclusive)."""
+    def between(self, lo: int, count: int) -> stats.Floats:
+        """The loss from record `lo` up to record `count` (exclusive)."""
         if count <= self.t.plateau_long:
-            return stats.change_over(self.full[lo:count])
+            return self.full[lo:count]
         width = self.t.plateau_condensed
-        return stats.change_over(self.short[-(-lo // width) : count // width])
+        return self.short[-(-lo // width) : count // width]
+
+    def change(self, lo: int, count: int) -> stats.Change:
+        """How it changed there."""
+        return stats.change_over(self.between(lo, count))
+
+    def may_be_flat(self, lo: int, count: int) -> bool:
+        """A cheap look that spares the long way."""
+        return stats.may_stand_still(self.between(lo, count), self.t.plateau_change)
 
     def flat(self, lo: int, count: int) -> bool | None:
         """Whether the loss did not move over these records, and not after them; None when its noise hides the answer."""

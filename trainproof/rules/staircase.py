@@ -74,13 +74,20 @@ def staircase_at_epochs(frame: Frame, t: EvaluationThresholds) -> Iterator[Sight
 def epoch_edges(frame: Frame, loss: Series) -> Ints:
     """Indices of the loss records at which epochs begin, the first included, and the end. Raises CannotTell when epochs are not known."""
     if "epoch" in frame and len(epoch := frame["epoch"].finite):
-        at = np.clip(epoch.upto(loss.step), 0, None)
-        number = np.floor(epoch.value[at] - 1e-9)  # the record at exactly 1.0 is the last of the first epoch
-    elif steps := frame.facts.number("steps_per_epoch"):
-        number = np.floor((loss.step - 1) / steps)
-    else:
-        raise CannotTell("no epochs in the log (--fact steps_per_epoch=N)")
-    return np.concatenate(([0], np.flatnonzero(np.diff(number) > 0) + 1, [len(loss)]))
+        return loss.derived(_edges_by_epoch, epoch)
+    if steps := frame.facts.number("steps_per_epoch"):
+        return _edges(np.floor((loss.step - 1) / steps))
+    raise CannotTell("no epochs in the log (--fact steps_per_epoch=N)")
+
+
+def _edges_by_epoch(loss: Series, epoch: Series) -> Ints:
+    at = np.maximum(epoch.upto(loss.step), 0)
+    return _edges(np.floor(epoch.value[at] - 1e-9))  # the record at exactly 1.0 is the last of the first epoch
+
+
+def _edges(number: Floats) -> Ints:
+    """Where the number of the epoch rises."""
+    return np.concatenate(([0], np.flatnonzero(number[1:] > number[:-1]) + 1, [len(number)]))
 
 
 class Boundary(NamedTuple):

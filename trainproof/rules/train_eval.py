@@ -96,9 +96,13 @@ def beside(loss: Series, evals: Series) -> tuple[Floats, Floats]:
     """The training loss at or before each evaluation, and the median of its last 3 (fewer at the start); NaN before the first."""
     at = loss.upto(evals.step)
     last = loss.value[np.maximum(at, 0)]
-    three = np.stack([loss.value[np.maximum(at - back, 0)] for back in range(3)])
-    level = np.median(three, axis=0)
+    level = _middle(*(loss.value[np.maximum(at - back, 0)] for back in range(3)))
     return np.where(at >= 0, last, np.nan), np.where(at >= 0, level, np.nan)
+
+
+def _middle(a: Floats, b: Floats, c: Floats) -> Floats:
+    """The middle one of three, elementwise; NaN where one is."""
+    return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
 
 
 def _first_epoch(frame: Frame, evals: Series) -> Bools:
@@ -199,7 +203,7 @@ def _declared(ratio: Floats, frame: Frame, t: EvaluationThresholds) -> tuple[str
         return "", near
     rows = np.lib.stride_tricks.sliding_window_view(ratio, 3)
     with np.errstate(over="ignore", invalid="ignore"):
-        middle = np.median(rows, axis=1)
+        middle = _middle(ratio[:-2], ratio[1:-1], ratio[2:])
         steady = np.std(rows, axis=1) < t.scale_spread * middle
         for name, n in (
             ("accumulation", accumulation),
