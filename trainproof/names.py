@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 
 from trainproof.errors import UsageError
 
@@ -195,8 +195,13 @@ def resolve(names: Iterable[str], mapping: Mapping[str, str] | None = None) -> d
     one metric the best known wins; the others keep their own. Raises UsageError when the user names a metric that the
     log does not have, or one metric twice.
     """
-    raw = list(dict.fromkeys(names))
-    resolved = _mapped(raw, mapping or {})
+    return dict(_resolved(tuple(dict.fromkeys(names)), tuple((mapping or {}).items())))
+
+
+@lru_cache(maxsize=64)
+def _resolved(raw: tuple[str, ...], mapping: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """As `resolve`: the runs of one logger have the same names."""
+    resolved = _mapped(raw, dict(mapping))
     rest = [name for name in raw if name not in resolved]
     resolved.update(_known({plain(name): name for name in reversed(rest)}, set(resolved.values())))
     taken = set(resolved.values())
@@ -208,7 +213,7 @@ def resolve(names: Iterable[str], mapping: Mapping[str, str] | None = None) -> d
     return {name: resolved[name] for name in raw}
 
 
-def _mapped(raw: list[str], mapping: Mapping[str, str]) -> dict[str, str]:
+def _mapped(raw: Sequence[str], mapping: Mapping[str, str]) -> dict[str, str]:
     """Logger's name -> the name that the user gave it."""
     resolved: dict[str, str] = {}
     for ours, theirs in mapping.items():

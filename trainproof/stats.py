@@ -33,7 +33,10 @@ THEIL_SEN_SE = math.sqrt(math.pi / 3)
 
 BASELINE_WINDOW = 64
 BASELINE_MINIMUM = 20
-_MIDDLE = (24, 40)  # between these of 64 sorted values lies a stretch that is no wider than their scale, unless few differ
+_MIDDLE = (
+    24,
+    40,
+)  # between these of 64 sorted values lies a stretch that is no wider than their scale, unless few differ
 #: every record has a baseline of its own up to here; past it the baseline is renewed every BASELINE_STRIDE records, which a log
 #: of that length cannot tell apart and which keeps a million records affordable
 BASELINE_EXACT = 2048
@@ -108,7 +111,9 @@ def windows(x: Floats, width: int, made: Callable[[int, Floats], R], stride: int
         return []
     x = np.ascontiguousarray(x, dtype=np.float64)
     rows = (len(x) - width) // stride + 1
-    view = np.ndarray((rows, width), np.float64, x, 0, (stride * x.itemsize, x.itemsize))  # several times as quick to make
+    view = np.ndarray(
+        (rows, width), np.float64, x, 0, (stride * x.itemsize, x.itemsize)
+    )  # several times as quick to make
     # as by sliding_window_view
     size = max(1, _SORTED // width)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeGuard
 
 from trainproof import plugins
 from trainproof.errors import FormatError, UsageError
@@ -100,12 +100,16 @@ class Reader(Protocol):
         the file as a whole cannot be read as this format."""
 
 
-@runtime_checkable
 class RunReader(Reader, Protocol):
     """A reader of a format that spreads one run over the files of a folder."""
 
     def read_run(self, logs: Sequence[LogInput], out: FrameBuilder) -> None:
         """As `read`, for all the files of one run. Holds few of them open at a time."""
+
+
+def spreads(reader: Reader) -> TypeGuard[RunReader]:
+    """Whether the reader's format spreads a run over several files."""
+    return hasattr(reader, "read_run")
 
 
 def reader_for(name: str) -> Reader:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,10 +31,11 @@ _TRAINER_FIELDS = {"lr": "learning_rate"}
 
 def facts_beside(log: Path) -> Facts:
     """The facts declared by the configs in the log's folder; a file that cannot be read costs nothing."""
-    facts = Facts()
+    facts, folder = Facts(), os.path.dirname(log)
     for name, fields in _CONFIGS.items():
-        for key, value in fields(small_text(log.parent / name)):
-            declare_setting(facts, key, value, name)
+        if text := small_text(os.path.join(folder, name)):
+            for key, value in fields(text):
+                declare_setting(facts, key, value, name)
     return facts
 
 
@@ -42,14 +45,15 @@ def declare_setting(facts: Facts, key: str, value: object, where: str) -> None:
         facts.declare(_TRAINER_FIELDS.get(key, key), value, where)
 
 
-def small_text(path: Path) -> str:
+def small_text(path: str | Path) -> str:
     """The file's text; nothing when it is missing, too large, no regular file, or not readable."""
     try:
-        if not path.is_file() or path.stat().st_size > MOST_BYTES:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
             return ""
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             return file.read(MOST_BYTES).decode("utf-8-sig", "replace")
-    except OSError:
+    except (OSError, ValueError):  # a NUL in the path is a ValueError
         return ""
 
 

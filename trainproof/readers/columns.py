@@ -81,11 +81,14 @@ class Batch(NamedTuple):
 def cells_of(records: Sequence[Mapping[str, object]]) -> dict[str, Cells]:
     """Decoded objects, turned into one list of values a key."""
     alike: dict[tuple[str, ...], list[int]] = {}  # the records of the same keys in the same order
-    for row, record in enumerate(records):
-        alike.setdefault(tuple(record), []).append(row)
+    for row, keys in enumerate(map(tuple, records)):
+        if keys in alike:
+            alike[keys].append(row)
+        else:
+            alike[keys] = [row]
     parts: dict[str, list[tuple[list[int], tuple[object, ...]]]] = {}
     for keys, rows in alike.items():
-        columns = zip(*(records[row].values() for row in rows), strict=True)
+        columns = zip(*[records[row].values() for row in rows], strict=True)
         for key, column in zip(keys, columns, strict=True):
             parts.setdefault(key, []).append((rows, column))
     return {key: _joined(found, len(records)) for key, found in parts.items()}

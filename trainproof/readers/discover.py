@@ -11,7 +11,7 @@ from typing import NamedTuple
 from trainproof.errors import FormatError, InputError, TrainproofError
 from trainproof.facts import Facts
 from trainproof.frame import Frame, Source
-from trainproof.readers.base import Reader, RunReader, claimant, is_console, reader_for, recognise
+from trainproof.readers.base import Reader, claimant, is_console, reader_for, recognise, spreads
 from trainproof.readers.beside import facts_beside
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.folders import run_files
@@ -131,7 +131,7 @@ def _within(folder: str, names: Sequence[str], forced: Reader | None) -> Iterato
         reader = _claimant(log, forced)
         if reader is None:
             continue
-        if isinstance(reader, RunReader):
+        if spreads(reader):
             joined.setdefault(reader.name, (reader, []))[1].append(log)
         elif is_console(reader):  # each node may have printed the same run, one more of it than the other
             printed.append(Found(log.path, (log,), reader, run))
@@ -205,7 +205,7 @@ def _read(named: str, found: Found, mapping: Mapping[str, str] | None, facts: Fa
 
 def _read_files(found: Found, out: FrameBuilder) -> None:
     try:
-        if isinstance(found.reader, RunReader):
+        if spreads(found.reader):
             found.reader.read_run(found.files, out)
         else:
             found.reader.read(found.files[0], out)

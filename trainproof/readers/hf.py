@@ -83,7 +83,7 @@ class _Reading:
         if len(scanner.data) - scanner.at > CHUNK_BYTES:
             return
         records, stop = _decoded_list(scanner.data, scanner.at - 1)
-        if not records or not all(type(record) is dict for record in records):
+        if not records or set(map(type, records)) != {dict}:
             return
         cells = self._layout.in_order(cells_of(records), records)
         lines = key_lines(scanner.data[scanner.at : stop].rstrip(), scanner.line, cells, len(records))

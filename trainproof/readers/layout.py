@@ -55,7 +55,7 @@ class Layout:
 
     def in_order(self, cells: Mapping[str, Cells], records: Sequence[Mapping[str, object]]) -> dict[str, Cells]:
         """The cells of records in the order in which these spell their keys."""
-        for record in {tuple(record): record for record in records}.values():
+        for record in dict(zip(map(tuple, records), records, strict=True)).values():
             self.learn(record)
         return {key: cells[key] for key in self._numeric if key in cells}
 

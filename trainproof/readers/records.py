@@ -48,7 +48,7 @@ class RecordSink:
             return
         records = records[:LEARNED_RECORDS]
         self._known = bool(records)
-        samples = {tuple(record): record for record in records}.values()  # one of each set of keys
+        samples = dict(zip(map(tuple, records), records, strict=True)).values()  # one of each set of keys
         names = dict.fromkeys(name for sample in samples for name, _ in flatten(sample))
         self.step_key = step_name(name for name in names if step_name((name,)) and _has_number(name, records))
         if self.step_key is not None and self._is_epoch(self.step_key) and not _counts(self.step_key, records):

@@ -16,7 +16,6 @@ from trainproof.rules.registry import FAIL, INFO, SUPERVISED, WARN, Sighting, ru
 from trainproof.thresholds import DataOrderThresholds, LossThresholds, PipelineThresholds
 from trainproof.verdict import Severity
 
-
 #: a loss below is too near the smallest float to multiply, and a ratio above too near the largest
 SMALL_LOSS, LARGE_RATIO = 1e-300, 1e300
 

@@ -44,6 +44,6 @@ def epochs_at(frame: Frame, main: Series, lines: Ints) -> Ints | None:
         return None
     if not (np.abs(epoch.value) < LARGEST_EPOCH).all():  # NaN is not
         return None
-    at = np.clip(np.searchsorted(epoch.line, lines, side="right") - 1, 0, None)
+    at = np.maximum(np.searchsorted(epoch.line, lines, side="right") - 1, 0)
     whole: Ints = np.floor(epoch.value[at]).astype(np.int64)
     return whole

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from trainproof.errors import TrainproofError
 from trainproof.frame import Series
-from trainproof.readers.base import Reader, RunReader
+from trainproof.readers.base import Reader, spreads
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.source import HEAD_BYTES, LogInput
 from trainproof.readers.streams import is_plain
@@ -142,7 +142,7 @@ class Follower:
         """Read finished logs; None when they cannot be read, for now at least."""
         out = FrameBuilder(self._mapping)
         try:
-            if isinstance(self.reader, RunReader) and len(logs) > 1:
+            if spreads(self.reader) and len(logs) > 1:
                 self.reader.read_run(logs, out)
             else:
                 self.reader.read(logs[0], out)
