@@ -27,6 +27,7 @@ LAYERS = (
     ("guardian", "live"),
     ("command", "progress", "preflight.resuming"),
     ("api", "output"),
+    ("many",),
     ("comparing.compare", "comparing.load", "comparing.store", "comparing.drawing"),
     ("report.rule_page", "checkpoint.inspecting"),
     ("preflight.judging",),

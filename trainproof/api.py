@@ -95,24 +95,25 @@ def judge_logs(
     mapping: Mapping[str, str] | None = None,
     facts: Facts | None = None,
     seen: Callable[[str], None] | None = None,
+    processes: int = 1,
 ) -> Judged:
     """Judge everything that the inputs name, one log at a time; what cannot be read is a run with the verdict SKIP.
 
-    seen: called with the path of each log when it was judged. Raises UsageError for an unknown format or rule.
+    seen: called with the path of each log when it was judged. processes: how many may judge where there are many logs. Raises
+    UsageError for an unknown format or rule.
     """
-    from trainproof.judge import judge_run, report_of, selected_rules, unjudged_run
+    from trainproof.judge import report_of, selected_rules
+    from trainproof.many import Asked, judged_logs
     from trainproof.verdict import Verdict
 
     selected_rules(settings)  # a wrong selector is told before anything is read
     runs, problems = [], []
     judged: dict[str, bool] = {}
-    for log in read_logs(paths, format_name=format_name, mapping=mapping, facts=facts):
-        found = [judge_run(frame, settings) for frame in log.frames]
+    for log in judged_logs(paths, Asked(settings, format_name, mapping, facts), processes):
         if log.problem is not None:
             problems.append(log.problem)
-            found = [unjudged_run(log.path, str(log.problem))]
-        runs += found
-        judged[log.named] = judged.get(log.named, False) or any(run.verdict is not Verdict.SKIP for run in found)
+        runs += log.runs
+        judged[log.named] = judged.get(log.named, False) or any(run.verdict is not Verdict.SKIP for run in log.runs)
         if seen is not None:
             seen(log.path)
     return Judged(report_of(runs), tuple(problems), not all(judged.values()))

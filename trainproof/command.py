@@ -11,6 +11,7 @@ from trainproof.api import judge_logs
 from trainproof.errors import InputError, UsageError
 from trainproof.facts import parse_fact_options
 from trainproof.judge import Settings
+from trainproof.many import processes
 from trainproof.output import (
     colored,
     print_data,
@@ -57,6 +58,7 @@ def run_epoch(options: Options) -> int:
             mapping=mapping_of(options.mapping),
             facts=parse_fact_options(options.facts),
             seen=seen,
+            processes=processes(),
         )
     for problem in judged.problems:
         tell(str(problem))

@@ -245,6 +245,16 @@ class Frame(Mapping[str, Series]):
                 series[name] = s if (lo, hi) == (0, len(s)) else s.take(slice(int(lo), int(hi)))
         return self.replace(series=series)
 
+    @cached_property
+    def by_loss(self) -> tuple[Frame, ...]:
+        """The same run once with each part of its loss in the place of the loss: made once, as all rules look at them."""
+        return tuple(self.with_loss(name) for name in self._series if name.startswith("loss/"))
+
+    @cached_property
+    def by_segment(self) -> tuple[Frame, ...]:
+        """Each of its segments by itself."""
+        return tuple(self.between(segment.start, segment.end) for segment in self.segments)
+
     def to_pandas(self) -> pd.DataFrame:
         """The wide table: one row a step (index `step`), one column a metric, NaN where a metric was not logged."""
         import pandas as pd

@@ -150,9 +150,9 @@ def _run_rule(rule: Rule, frame: Frame, settings: Settings) -> Iterator[Sighting
         if unmet:
             reasons.append(unmet)
             continue
-        earliest = _earliest(rule, view)
         try:
             for seen in rule.check(view, thresholds):
+                earliest = _earliest(rule, view)
                 yield seen if seen.flagged_step >= earliest else seen._replace(flagged_step=earliest)
             ran = True
         except CannotTell as reason:
@@ -169,14 +169,12 @@ def _earliest(rule: Rule, view: Frame) -> int:
 
 def _views(rule: Rule, frame: Frame) -> Iterator[Frame]:
     """The frames that the rule is asked about: each part of a loss known only in parts, each segment of a run."""
-    whole = [frame]
-    if "loss" in rule.needs and "loss" not in frame:
-        whole = [frame.with_loss(part) for part in frame if part.startswith("loss/")] or [frame]
-    for view in whole:
+    whole = frame.by_loss if "loss" in rule.needs and "loss" not in frame else ()
+    for view in whole or (frame,):
         if rule.whole_run or len(frame.segments) < 2:
             yield view
         else:
-            yield from (view.between(segment.start, segment.end) for segment in frame.segments)
+            yield from view.by_segment
 
 
 def _unmet_need(rule: Rule, frame: Frame) -> str | None:

@@ -93,6 +93,11 @@ class Trend(NamedTuple):
     z: float
 
 
+def processors() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def median5(x: Floats) -> Floats:
     """The median of the last 5 values, shape (n,); NaN for the first 4. A minimum/maximum network: exact, without sorting."""
     out = np.full(len(x), np.nan)
@@ -125,7 +130,7 @@ def windows(x: Floats, width: int, made: Callable[[int, Floats], R], stride: int
         return [piece(start) for start in starts]
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, _THREADS)) as threads:
+    with ThreadPoolExecutor(min(processors(), _THREADS)) as threads:
         return list(threads.map(piece, starts))
 
 
@@ -259,9 +264,11 @@ def block_medians(x: Floats, blocks: int = TREND_BLOCKS) -> Floats:
     if len(x) <= blocks:
         return x
     width = len(x) // blocks
-    middle = sorted({(width - 1) // 2, width // 2})
-    rows = np.partition(x[len(x) - width * blocks :].reshape(blocks, width), middle, axis=1)
-    return row_median(rows)
+    half = width // 2
+    rows = np.partition(
+        x[len(x) - width * blocks :].reshape(blocks, width), half, axis=1
+    )  # by one place, as in `median`
+    return rows[:, half] if width % 2 else _middle(rows[:, :half].max(axis=1), rows[:, half])
 
 
 @lru_cache(maxsize=2 * TREND_BLOCKS)
@@ -387,7 +394,8 @@ def difference_noise(x: Floats) -> float:
     """
     if len(x) < 2:
         return 0.0
-    return STEP_TO_SIGMA * median(np.abs(thinned(np.diff(x))))
+    apart = max(1, -(-(len(x) - 1) // THINNED))
+    return STEP_TO_SIGMA * median(np.abs(x[1::apart] - x[:-1:apart]))
 
 
 def noise_so_far(x: Floats, first: int = 9) -> Floats:

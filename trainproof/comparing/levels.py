@@ -59,7 +59,7 @@ def noise_of(ratio: Floats, width: int, t: ComparisonThresholds, share: float = 
     tail = ratio[-max(t.noise_records, 2 * width, int(share * len(ratio))) :]
     end = tail[-max(t.noise_records, width, int(t.end_share * len(ratio))) :]
     r = stats.serial_correlation(tail)
-    deviation = stats.MAD_TO_SIGMA * stats.median(np.abs(end - np.median(end)))
+    deviation = stats.MAD_TO_SIGMA * stats.median(np.abs(end - stats.median(end)))
     sigma = max(deviation, stats.difference_noise(tail) / math.sqrt(1 - r))
     wider = math.sqrt((1 + r) / (1 - r))
     return stats.MEDIAN_SE * sigma * wider / math.sqrt(width), t.mad_efficiency * len(tail) / wider**2

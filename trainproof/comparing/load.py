@@ -157,7 +157,7 @@ def _load_or_problem(paths: Sequence[str], reading: Reading, place: Path) -> Tra
 
 def _worth_a_process(run: str, baselines: Sequence[str]) -> bool:
     """Whether both sides are large files and this is a Linux machine with a second processor."""
-    if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2:
+    if not hasattr(os, "sched_getaffinity") or stats.processors() < 2:
         return False
     return min(sum(map(_size, paths)) for paths in ([run], baselines)) >= LARGE
 

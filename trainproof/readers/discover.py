@@ -54,6 +54,15 @@ def read_logs(
     facts: Facts | None = None,
 ) -> Iterator[Log]:
     """Each log that the inputs hold, once, in their order. Raises UsageError for an unknown format."""
+    for named, found in found_logs(paths, format_name):
+        if isinstance(found, TrainproofError):
+            yield problem_log(named, found)
+        elif (log := read_found(named, found, mapping, facts)) is not None:
+            yield log
+
+
+def found_logs(paths: Sequence[str], format_name: str | None = None) -> Iterator[tuple[str, Found | TrainproofError]]:
+    """(input, log that is in it, not yet read), each log once; (input, problem) where there is none."""
     forced = reader_for(format_name) if format_name else None
     seen: set[str] = set()
     for named in _without_globs(paths):
@@ -62,11 +71,20 @@ def read_logs(
                 key = named if named == "-" else os.path.realpath(found.files[0].path)
                 if key not in seen:
                     seen.add(key)
-                    log = _read(named, found, mapping, facts)
-                    if found.together is None or not found.together.has(log.frames):
-                        yield log
+                    yield named, found
         except (InputError, FormatError) as error:
-            yield Log(named, clean_name(named), [], error)
+            yield named, error
+
+
+def problem_log(named: str, problem: TrainproofError) -> Log:
+    """What came of an input without a log."""
+    return Log(named, clean_name(named), [], problem)
+
+
+def read_found(named: str, found: Found, mapping: Mapping[str, str] | None, facts: Facts | None) -> Log | None:
+    """The runs of a log; None where they are of a run that another log had already."""
+    log = _read(named, found, mapping, facts)
+    return None if found.together is not None and found.together.has(log.frames) else log
 
 
 def files_named(paths: Sequence[str]) -> list[str]:
