@@ -33,6 +33,15 @@ def test_trailing_median_is_the_median_of_each_window(x: stats.Floats, width: in
     assert got == pytest.approx([np.median(x[i - width + 1 : i + 1]) for i in at])
 
 
+def test_trailing_medians_of_a_long_series_are_those_of_its_parts() -> None:
+    x = np.random.default_rng(3).lognormal(0, 0.1, 600_000)
+    at, got = stats.trailing_median(x, 20, 10)  # several threads share these
+    assert at.tolist() == list(range(19, len(x), 10))
+    for begin in (0, 123_450, 599_000):
+        part = stats.trailing_median(x[begin : begin + 1000], 20, 10)[1]
+        assert got[begin // 10 : begin // 10 + len(part)].tolist() == part.tolist()
+
+
 @given(finite, st.integers(1, 40))
 def test_trailing_minimum_waits_until_the_window_is_full(x: stats.Floats, width: int) -> None:
     got = stats.trailing_minimum(x, width)
@@ -61,6 +70,13 @@ def test_baseline_is_renewed_every_thirty_two_records_after_that() -> None:
     for i in (2048, 2063, 2064, 2999):
         renewed = 2048 + (i - 2048) // 32 * 32
         assert (base.median[i], base.scale[i]) == pytest.approx(plain_baseline(x, renewed, 5))
+
+
+@given(arrays(np.float64, st.integers(70, 120), elements=st.floats(-3, 3)), st.integers(0, 6), st.integers(0, 9))
+def test_the_scale_of_a_baseline_is_never_less_than_the_print_quantum(x: stats.Floats, digits: int, i: int) -> None:
+    x = np.round(x, digits)
+    base = stats.baseline(x)
+    assert (base.median[60 + i], base.scale[60 + i]) == pytest.approx(plain_baseline(x, 60 + i, 5))
 
 
 def test_baseline_needs_twenty_records_before_the_lag() -> None:
@@ -138,6 +154,46 @@ def test_noise_so_far_is_the_same_however_long_the_log_grows(so_far: Callable[..
     assert np.array_equal(so_far(x[:n]), so_far(x)[:n])
 
 
+def test_the_noise_of_a_short_prefix_is_that_of_numpy() -> None:
+    x = np.random.default_rng(8).normal(0, 1, 300)
+    noise = stats.noise_renewed(x)
+    expected = [stats.STEP_TO_SIGMA * np.median(np.abs(np.diff(x[:count]))) for count in noise.counts.tolist()]
+    assert noise.values.tolist() == pytest.approx(expected)
+    assert noise.counts.tolist() == stats.renewals(300, 9).tolist()
+
+
+@given(st.integers(1, 30), st.integers(0, 12), st.integers(1, 9))
+def test_what_was_renewed_holds_until_it_is_renewed_again(size: int, first: int, stride: int) -> None:
+    renewed = stats.Renewed(np.array([3, 4, 9, 20]), np.array([1.0, 2.0, 3.0, 4.0]))
+    records = [first + stride * i for i in range(size)]
+    expected = [sum(count <= record + 1 for count in (3, 4, 9, 20)) or math.inf for record in records]
+    assert renewed.each(size, first, stride).tolist() == expected
+
+
+@given(
+    arrays(np.float64, st.integers(1, 260), elements=st.floats(0.5, 2)),
+    st.sampled_from((0.01, 0.1, 1.0)),
+    st.sampled_from((0.01, 0.1)),
+)
+def test_what_stands_still_may_stand_still(x: stats.Floats, noise: float, share: float) -> None:
+    x = 1 + noise * (x - 1)
+    seen = stats.change_over(x)
+    if abs(seen.change) + 2 * seen.se < share * abs(seen.level):
+        assert stats.may_stand_still(x, share)
+
+
+def test_a_noisy_series_does_not_stand_still() -> None:
+    random = np.random.default_rng(9)
+    assert not stats.may_stand_still(random.lognormal(0, 0.1, 60), 0.01)
+    assert stats.may_stand_still(random.lognormal(0, 0.001, 60), 0.01)
+
+
+@pytest.mark.parametrize("width", [2, 3, 10, 11])
+def test_block_medians_are_those_of_numpy(width: int) -> None:
+    x = np.random.default_rng(width).normal(0, 1, 120 * width + 1)
+    assert stats.block_medians(x).tolist() == np.median(x[1:].reshape(120, width), axis=1).tolist()
+
+
 def test_scheduled_counts_are_those_of_the_schedule() -> None:
     assert sorted(n for n in stats.scheduled_counts() if n < 10**4) == stats.schedule(10**4)[:-1].tolist()
 
@@ -196,6 +252,14 @@ def test_distinct_values_and_their_counts(x: list[int]) -> None:
     values, counts = stats.distinct(np.array(x, np.int64))
     assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == Counter(x)
     assert values.tolist() == sorted(set(x))
+
+
+def test_the_median_of_many_values_is_that_of_numpy() -> None:
+    for n in (stats.SHORT, stats.SHORT + 1):
+        x = np.random.default_rng(n).normal(0, 1, n)
+        assert stats.median(x) == np.median(x)
+        x[7] = np.nan
+        assert math.isnan(stats.median(x))
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=12))
