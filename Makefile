@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run-installed
 DEV := $(VENV)/.dev-installed
 
-.PHONY: demo test check fuzz format lint types generated write-generated goldens calibrate bench proofs preflight-truth test-frameworks clean
+.PHONY: demo test check fuzz format lint types generated write-generated goldens calibrate bench proofs preflight-truth live test-frameworks clean
 
 demo: $(RUN)  ## judge a diverged run of the gallery and show the evidence
 	@$(BIN)/trainproof epoch examples/gallery/lr_hot/trainer_state.json; test $$? -eq 1  # a FAIL exits 1
@@ -58,6 +58,9 @@ proofs: $(DEV)  ## measure replay, resume and bisection, and what they cost (ins
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.calibrate_bisect --write
 	OMP_NUM_THREADS=1 $(BIN)/trainproof resume demo --seeds 5
 	$(BIN)/python -m benchmarks.proofs
+
+live: $(DEV)  ## feed a guardian every gallery log and more made runs than the tests do, one record at a time (a few minutes)
+	$(BIN)/python -m pytest -q -m thorough tests/live
 
 test-frameworks: $(DEV)  ## compare the readers with the frameworks' own, and run the callbacks in real trainings (installs the frameworks)
 	$(BIN)/python -m pip install -q -r tests/data/requirements-readers.txt -c constraints-dev.txt

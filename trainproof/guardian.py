@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,8 +15,10 @@ from trainproof.errors import UsageError
 from trainproof.facts import Facts, FactValue
 from trainproof.frame import Frame, Source
 from trainproof.judge import Settings, ask_rule, judge_run, report_of, selected_rules
+from trainproof.live.asked import ALL, EVALUATION, OTHERS, REWARD, SCREENED, Asked
 from trainproof.live.records import GrowingLog
-from trainproof.live.screens import ALL, EVALUATION, OTHERS, REPEATS, REWARD, SCREENED, TREND_RULES, Asked, Screens
+from trainproof.live.schedule import TREND_RULES
+from trainproof.live.screens import Screens
 from trainproof.live.standing import Key, Often, Standing
 from trainproof.rules.registry import Rule
 from trainproof.verdict import SEVERITY_RANK, Finding, Report, RunReport, Severity, Verdict, fold_severities
@@ -78,7 +81,7 @@ class Guardian:
     def _begin(self, told: Mapping[Key, int] | None = None) -> None:
         self._standing = Standing(told)
         self._often = Often()
-        self._screens = Screens(self._settings.thresholds, self._standing.severity, self._rules.values())
+        self._screens = Screens(self._settings.thresholds, self._standing, self._rules.values())
         self._stopped_by: tuple[Finding, ...] = ()
         self._runs = 1
 
@@ -142,8 +145,8 @@ class Guardian:
             for line, step, values in rows:
                 if self._log.append(step, values, line):
                     trends = self._screens.see(step, self._ours(values)).now & TREND_RULES & self._rules.keys()
-                    new += self._judge(trends) if trends else []
-            return new + self._judge(self._every)
+                    new += self._judge(trends, self._screens.held) if trends else []
+            return new + self._judge(self._every, self._screens.held)
         except Exception:
             return self._give_up()
 
@@ -170,6 +173,7 @@ class Guardian:
             "version": 1,
             "rows": [[line, step, values] for line, step, values in self._log.rows()],
             "told": [[*key, severity] for key, severity in self._standing.told.items()],
+            "resumed_after": [*self._log.resumed_after],
             "facts": dict(self._log.facts),
         }
 
@@ -179,7 +183,17 @@ class Guardian:
             raise UsageError(f"guardian state of version {state.get('version')!r}, expected 1")
         self._log = GrowingLog(self._log.source, self._log.facts.merged(Facts(state["facts"])), self._log.mapping)
         self._begin({(rule, metric, step): severity for rule, metric, step, severity in state["told"]})
-        self.extend((line, step, values) for line, step, values in state["rows"])
+        rows = deque(state["rows"])
+        for line in state.get("resumed_after", ()):
+            self.extend(rows.popleft() for _ in range(sum(row[0] <= line for row in rows)))
+            self.resume()
+        self.extend(rows)
+
+    def resume(self) -> None:
+        """Say that the run was resumed here. A log shows it by steps that go back; a guardian whose state is as old as the checkpoint sees
+        none, and has to be told: the rules on resumes look across, all others judge what follows as a stretch of its own."""
+        self._log.resume()
+        self._screens.resume()
 
     # inside
 
@@ -187,7 +201,7 @@ class Guardian:
         if not self._log.append(step, values, line):
             return []
         due = self._due(self._screens.see(step, self._ours(values)))
-        return self._judge(due) if due else []
+        return self._judge(due, self._screens.held) if due else []
 
     def _ours(self, values: Mapping[str, float]) -> dict[str, float]:
         names = self._log.names
@@ -196,7 +210,7 @@ class Guardian:
     def _due(self, asked: Asked) -> set[str]:
         """The rules to run: those that are asked for and can say something worse than what stands."""
         if ALL in asked.now:
-            return self._every | self._screens.due_trends() & self._rules.keys()
+            return self._every | asked.now & self._rules.keys()
         due = asked.now & self._rules.keys()
         if OTHERS in asked.now:
             due |= self._others | self._standing.rules - TREND_RULES
@@ -209,7 +223,8 @@ class Guardian:
             return False
         return code not in CONFIRMED or any(_is_sure(finding) for finding in self._standing.of(code))
 
-    def _judge(self, codes: set[str]) -> list[Finding]:
+    def _judge(self, codes: set[str], held: frozenset[str] = frozenset()) -> list[Finding]:
+        """What is new in what these rules say, but for those that cannot tell yet."""
         frames = self._log.frames()
         if len(frames) > self._runs:  # what was said of the run before stands no longer
             self._standing.clear()
@@ -217,7 +232,7 @@ class Guardian:
         self._runs, frame = len(frames), frames[-1]
         new: list[Finding] = []
         with np.errstate(all="ignore"):
-            for code in sorted(codes - REPEATS if self._screens.repeating else codes):
+            for code in sorted(codes - held):
                 if self._standing.has_told(code) or self._screens.may_begin(code, frame):
                     new += self._ask(self._rules[code], frame)
         if codes >= self._others:

@@ -95,10 +95,11 @@ def healthy_frame(
     return make_frame(loss=loss, lr=learning_rate(n, schedule), grad_norm=grad_norm, facts=facts, **more)
 
 
-def says_so_live(code: str, frame: Frame, scheduled: bool = False) -> Sighting:
+def says_so_live(code: str, frame: Frame, scheduled: bool = False, resumed: bool = False) -> Sighting:
     """The one sighting of the rule, after checking that a reader of the log so far says it at that step and not before.
 
-    Before is the step before, or with `scheduled` the judging point before: trends are judged at those and at the end of a log.
+    Before is the step before, or with `scheduled` the judging point before: trends are judged at those and at the end of a log; or with
+    `resumed` the last step before the last segment, which is known for one with its second record.
     """
     whole = only(code, frame)
     [live] = run_rule(code, frame.between(0, whole.flagged_step))
@@ -108,6 +109,10 @@ def says_so_live(code: str, frame: Frame, scheduled: bool = False) -> Sighting:
         assert frame.main is not None
         counts = schedule(int(np.searchsorted(frame.main.step, before, side="right")))
         before = int(frame.main.step[counts[-2] - 1]) if len(counts) > 1 else before
+    if resumed:
+        assert frame.main is not None
+        assert whole.flagged_step == frame.main.step[np.searchsorted(frame.main.step, frame.segments[-1].start) + 1]
+        before = frame.segments[-1].start - 1
     try:
         said = run_rule(code, frame.between(0, before))
     except CannotTell:

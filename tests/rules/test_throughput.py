@@ -82,7 +82,7 @@ class TestStalls:
         return timed(level, facts={"save_steps": 100})
 
     def test_stalls_at_any_time_warn(self) -> None:
-        seen = says_so_live("TP903", self.stalled([110, 130, 270, 290, 420, 555]))
+        seen = says_so_live("TP903", self.stalled([110, 130, 270, 290, 420, 555]), scheduled=True)
         assert seen.severity is WARN
 
     def test_stalls_at_the_save_interval_are_told(self) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from array import array
 from collections import deque
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from trainproof import stats
+from trainproof.live.standing import Severities
 from trainproof.rules.divergence import stride_of
 from trainproof.rules.loss import uniform_limit
 from trainproof.thresholds import GradientThresholds, LossThresholds
@@ -85,7 +85,7 @@ class _Width:
 class LossScreen:
     """TP107, TP201, TP202, TP203, TP206, TP208, TP209 and TP210 for one loss. `uniform` and `early` are limits of TP209 and TP206 in nats."""
 
-    def __init__(self, t: LossThresholds, standing: Mapping[str, int]) -> None:
+    def __init__(self, t: LossThresholds, standing: Severities) -> None:
         self._t, self._standing = t, standing
         self.uniform, self.early = uniform_limit(0.0, t), t.early_loss
         self._values = array("d")
@@ -192,7 +192,7 @@ class LossScreen:
 class NormScreen:
     """TP401, TP402, TP403 and TP406 for the gradient norm."""
 
-    def __init__(self, t: GradientThresholds, standing: Mapping[str, int]) -> None:
+    def __init__(self, t: GradientThresholds, standing: Severities) -> None:
         self._t, self._standing = t, standing
         self._five: deque[float] = deque(maxlen=5)
         self._reference: list[float] = []

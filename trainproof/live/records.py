@@ -10,6 +10,7 @@ from trainproof.facts import Facts
 from trainproof.frame import Frame, Source
 from trainproof.names import resolve
 from trainproof.readers.builder import FACT_COLUMNS, LARGEST_STEP, FrameBuilder
+from trainproof.segments.joining import with_resumes
 
 FIRST_CAPACITY = 64
 
@@ -50,6 +51,8 @@ class GrowingLog:
         self.names: dict[str, str] = {}  # the logger's name -> ours
         self.count = 0
         self.mapping = dict(mapping or {})
+        self.resumed_after: list[int] = []  # lines after which another process went on
+        self.last_line = 0
         self._tables: dict[tuple[str, ...], _Table] = {}
 
     def append(self, step: int, values: Mapping[str, float], line: int | None = None) -> bool:
@@ -63,8 +66,13 @@ class GrowingLog:
             if not self.names.keys() >= values.keys():
                 self.names = resolve(self._known(), self._present())
         self.count += 1
-        table.append(step, self.count if line is None else line, tuple(values.values()))
+        self.last_line = self.count if line is None else line
+        table.append(step, self.last_line, tuple(values.values()))
         return True
+
+    def resume(self) -> None:
+        """The run goes on in another process: what follows is a stretch of its own, wherever its steps begin."""
+        self.resumed_after.append(self.last_line)
 
     def frames(self) -> list[Frame]:
         """The runs of the log so far, usually one."""
@@ -74,7 +82,7 @@ class GrowingLog:
             steps, lines = table.steps[: table.count], table.lines[: table.count]
             for name, values in zip(key, table.values, strict=True):
                 out.extend(name, steps, values[: table.count], lines)
-        return out.build(self.source, self.facts, self.beside)
+        return [with_resumes(run, self.resumed_after) for run in out.build(self.source, self.facts, self.beside)]
 
     def rows(self) -> list[tuple[int, int, dict[str, float]]]:
         """Every record as (line, step, values), in the order in which they came."""

@@ -12,38 +12,42 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from trainproof import stats
+from trainproof.facts import Facts
 from trainproof.frame import Frame
+from trainproof.live.asked import (
+    ALL,
+    CLOCKS,
+    EVAL_SPLITS,
+    OTHERS,
+    PROGRESS,
+    REPEATS,
+    RESUMES,
+    SCALER,
+    Asked,
+    See,
+    SeeTogether,
+    asked_at_each,
+    first_asks,
+)
+from trainproof.live.columns import Beside, counter
 from trainproof.live.levels import LossScreen, NormScreen
+from trainproof.live.repeats import RepeatScreen
 from trainproof.live.scaling import RateScreen, ScalerScreen
+from trainproof.live.schedule import Judged, judged_by
+from trainproof.live.standing import PartStanding, Standing
+from trainproof.rules.data_order import has_few_digits
 from trainproof.rules.gradients import drifts_now
-from trainproof.rules.log_quality import WATCHED
 from trainproof.rules.loss import declared_classes, uniform_limit
 from trainproof.rules.plateau import is_flat_now
 from trainproof.rules.registry import CannotTell, Rule
 from trainproof.rules.schedules import warmup_steps
 from trainproof.thresholds import Thresholds
 
-#: asks for every rule; for every rule that no screen knows
-ALL, OTHERS = "ALL", "OTHERS"
-#: rules that judge a trend of one metric at the common schedule's counts of it
-TRENDS = {"loss": ("TP204", "TP205"), "grad_norm": ("TP404",), "lr": ("TP304",)}
-TREND_RULES = frozenset(code for codes in TRENDS.values() for code in codes)
 #: rules that look at all counts of the schedule each time, and what tells whether the newest one has anything for them
 NEWEST_COUNT: dict[str, Callable[[Frame, Thresholds], bool]] = {
     "TP204": lambda frame, t: is_flat_now(frame, t.loss),
     "TP404": lambda frame, t: drifts_now(frame, t.gradients),
 }
-EVALUATION = frozenset("TP103 TP110 TP402 TP501 TP502 TP503 TP504 TP505 TP507 TP509".split())
-REWARD = frozenset("TP801 TP802 TP803 TP804 TP805 TP807 TP808 TP809 TP810 TP811 TP813 TP814".split())
-SCALER = frozenset({"TP102", "TP105", "TP106", "TP201"})
-MISSING = frozenset({"TP005", "TP110"})
-PROGRESS = frozenset({"TP206", "TP301", "TP302", "TP303", "TP305"})
-#: rules on steps that were logged again: until a resumed run is beyond them, nobody can tell repeats from a resume
-REPEATS = frozenset({"TP003", "TP004", "TP708"})
-#: ... and by a screen of values or levels
-VALUES = frozenset("TP002 TP101 TP107 TP202 TP203 TP207 TP208 TP209 TP210 TP401 TP403 TP406 TP506".split())
-SCREENED = TREND_RULES | EVALUATION | REWARD | SCALER | MISSING | PROGRESS | VALUES | {"TP003", "TP004"}
-
 #: values of a metric by which every rule of the catalogue has enough to be asked
 MOST_FIRST = 200
 #: records after a step that went back at which the rules on resumes are asked
@@ -51,36 +55,23 @@ AFTER_FALL = 25
 #: steps that went back beyond which a log is taken for disordered, and their share of its records
 MOST_FALLS, FALLS_SHARE = 8, 0.05
 
-EVAL_SPLITS = ("eval/", "test/")
-CLOCKS = frozenset({"epoch", "time", "tokens"})
-#: how metrics begin that only reward, preference and adversarial objectives log
-REWARDS = ("reward", "kl", "entropy", "frac_reward", "zero_std", "truncated_ratio", "completion_length", "loss/disc")
-
-See = Callable[[int, float, "Asked"], None]
-
-
-class Asked(NamedTuple):
-    """Rules to ask now; `often` are those whose state may last, and who need not be asked at each of its records."""
-
-    now: set[str]
-    often: set[str]
-
 
 class _Shape(NamedTuple):
-    """What the names of a record say: each name with what sees its values and the trends judged by it; the rules that are asked at each
-    such record; whether the main metric is among them."""
+    """What the names of a record say: each name with what sees its values and what is judged by their count; what sees several of its
+    values together; the rules that are asked at each such record; whether the main metric is among them."""
 
-    sees: tuple[tuple[str, See | None, tuple[str, ...]], ...]
+    sees: tuple[tuple[str, See | None, Judged], ...]
+    together: tuple[SeeTogether, ...]
     often: frozenset[str]
     main: bool
 
 
 class Screens:
-    """All screens of one run. `standing` says how severe what each rule has said is: 1 WARN, 2 FAIL."""
+    """All screens of one run. `standing` is what was said of it."""
 
-    def __init__(self, thresholds: Thresholds, standing: Mapping[str, int], rules: Iterable[Rule]) -> None:
+    def __init__(self, thresholds: Thresholds, standing: Standing, rules: Iterable[Rule]) -> None:
         self._t, self._standing = thresholds, standing
-        self._first = _first_asks(rules)
+        self._first = first_asks(rules)
         self._scheduled = stats.scheduled_counts()
         self._known: dict[str, None] = {}  # every metric seen, in order
         self._main = ""
@@ -89,9 +80,13 @@ class Screens:
         self._records = self._falls = 0
         self._points = 0  # records with the main metric
         self._furthest: int | None = None  # the last step before the run went back, until it is passed
+        self._begun = 0  # the record with the main metric with which a stretch began, after the first one
+        self._resumes = False  # with the next record
         self._total: float | None = None
         self._warmup: float | None = None
         self._uniform, self._early = uniform_limit(0.0, thresholds.loss), thresholds.loss.early_loss
+        self._rate = RateScreen(thresholds)
+        self._facts = Facts()
         self._begin()
 
     def _begin(self) -> None:
@@ -103,15 +98,22 @@ class Screens:
         self._first_step = 0
         self._smallest = 0
         self._losses: dict[str, LossScreen] = {}
-        self._norms = NormScreen(self._t.gradients, self._standing)
-        self._rate = RateScreen(self._t.learning_rate)
+        self._repeats: dict[str, RepeatScreen] = {}
+        self._beside = Beside(self._t)
+        self._beside.declare(self._facts)
+        self._count_epoch = counter(self._t.resume.counter_least)
+        self._norms = NormScreen(self._t.gradients, self._standing.severity)
+        self._rate = RateScreen(self._t, self._rate.top)
         self._scaler = ScalerScreen(self._t.numerics, SCALER)
         self._epoch: tuple[int, int] | None = None  # its number, and the record at which it began
+        self._epochs = 0
 
     def calibrate(self, frame: Frame) -> None:
         """Take from the run, judged as a whole, what is known of it by now."""
         self._total = frame.facts.number("total_steps")
         self._warmup = warmup_steps(frame)
+        self._facts = frame.facts
+        self._beside.declare(frame.facts)
         t = self._t.loss
         scratch = frame.objective == "lm" and frame.facts.get("pretrained") is False
         self._uniform = uniform_limit(declared_classes(frame), t)
@@ -133,32 +135,38 @@ class Screens:
         if shape.often:
             asked.often.update(shape.often)
         counts, scheduled = self._counts, self._scheduled
-        for (name, see, trends), value in zip(shape.sees, record.values(), strict=True):
+        for (name, see, judged), value in zip(shape.sees, record.values(), strict=True):
             if value - value == 0.0:  # finite
                 count = counts[name] = counts.get(name, 0) + 1
                 if count <= MOST_FIRST:
                     self._see_first(name, count, asked)
-                if trends and count in scheduled:
-                    asked.now.update(trends)
+                    if count < stats.SCHEDULE_START:
+                        asked.now.update(judged.each)
+                if count in scheduled:
+                    asked.now.update(judged.at)
+                elif count - 1 in scheduled:
+                    asked.now.update(judged.after)
             if see is not None:
                 see(step, value, asked)
+        for see_together in shape.together:
+            see_together(record, asked)
         count = self._records - self._since
-        if not count & (count - 1):  # what a screen should have missed is found at powers of 2
+        if count and not count & (count - 1):  # what a screen should have missed is found at powers of 2
             asked.now.add(ALL)
         elif count in scheduled or OTHERS in asked.often:
             asked.now.add(OTHERS)
         return asked
 
     @property
-    def repeating(self) -> bool:
-        """Whether the run is among steps that were logged before."""
-        return self._furthest is not None
+    def held(self) -> frozenset[str]:
+        """The rules that cannot tell yet: where steps went back just now, and where the run is among steps that were logged before."""
+        if self._points == self._begun:
+            return RESUMES
+        return REPEATS if self._furthest is not None else frozenset()
 
-    def due_trends(self) -> set[str]:
-        """The trend rules whose metric stands at a count of the common schedule."""
-        return {
-            code for name, codes in TRENDS.items() if self._counts.get(name, 0) in self._scheduled for code in codes
-        }
+    def resume(self) -> None:
+        """The next record is the first of a resumed run."""
+        self._resumes = self._points > 0
 
     def may_begin(self, code: str, frame: Frame) -> bool:
         """False when a rule that has said nothing of the counts before has nothing to say of the newest one."""
@@ -183,9 +191,9 @@ class Screens:
                 self._known.update(dict.fromkeys(key))
                 self._shapes.clear()  # what the others lack may have changed
                 self._choose_main()
-            often = _asked_at_each(key, self._known)
-            sees = tuple((name, self._seer(name), TRENDS.get(name, ())) for name in key)
-            shape = self._shapes[key] = _Shape(sees, often, self._main in record)
+            often = asked_at_each(key, self._known)
+            sees = tuple((name, self._seer(name), judged_by(name, self._known)) for name in key)
+            shape = self._shapes[key] = _Shape(sees, tuple(self._beside.together(key)), often, self._main in record)
         return shape
 
     def _choose_main(self) -> None:
@@ -198,7 +206,7 @@ class Screens:
     def _seer(self, name: str) -> See | None:
         """What sees the values of a metric."""
         if name == "loss" or name.startswith("loss/"):
-            return self._seer_of_loss(name)
+            return self._seer_of_loss(name, self._beside.seer(name))
         seers: dict[str, See] = {
             "grad_norm": self._see_norm,
             "lr": self._see_rate,
@@ -206,16 +214,20 @@ class Screens:
             "skipped_steps": self._scaler.see_skipped,
             "epoch": self._see_epoch,
         }
-        return seers.get(name)
+        return seers.get(name) or self._beside.seer(name)
 
-    def _seer_of_loss(self, name: str) -> See:
-        """The loss, or each of its parts where the whole is not known, has a screen of levels; every part may be not finite."""
-        screen = None
+    def _seer_of_loss(self, name: str, also: See | None) -> See:
+        """The loss, or each of its parts where the whole is not known, has screens of levels and of repeats; every part may be not finite."""
+        screen, repeats, part = None, None, None
         if name == "loss" or "loss" not in self._known:
-            screen = self._losses.setdefault(name, LossScreen(self._t.loss, self._standing))
+            part = PartStanding(self._standing, name) if name != "loss" else None
+            screen = self._losses.setdefault(name, LossScreen(self._t.loss, part or self._standing.severity))
             screen.uniform, screen.early = self._uniform, self._early
+            repeats = self._repeats.setdefault(name, RepeatScreen(self._t.data_order.repeat_records))
 
-        def see(_: int, value: float, asked: Asked) -> None:
+        def see(step: int, value: float, asked: Asked) -> None:
+            if also is not None:
+                also(step, value, asked)
             if not math.isfinite(value):
                 asked.often.update(("TP101", "TP102", "TP401"))
                 self._ask_later(1, "TP101", "TP102")
@@ -224,7 +236,12 @@ class Screens:
                     asked.often.add("TP208")
                 if abs(value) > self._t.numerics.absurd_loss:
                     asked.often.add("TP107")
-                screen.see(value, asked.often)
+                often = asked.often if part is None else set[str]()
+                screen.see(value, often)
+                if repeats is not None and repeats.see(value) and not has_few_digits(value, self._t.data_order):
+                    often.add("TP604")
+                if part is not None and often:
+                    asked.now.update(part.often.due(often, self._records, {}))
 
         return see
 
@@ -243,8 +260,12 @@ class Screens:
         distance = step - last
         if distance <= 0:
             return not self._fell(step, last)
+        if self._resumes:
+            self._begin_again(step)
+            return False
         if self._furthest is not None and step > self._furthest:
             self._furthest = None
+            asked.often.update(REPEATS)
             for points in range(1, AFTER_FALL):
                 self._ask_later(points, *REPEATS)
         t = self._t
@@ -253,6 +274,7 @@ class Screens:
         elif distance >= t.log_quality.gap_times * self._smallest:
             for points in range(1, t.log_quality.gap_back + 2):
                 self._ask_later(points, "TP002")
+            asked.often.add("TP921")
         if self._total and 100 * step // self._total != 100 * last // self._total:
             asked.now.update(PROGRESS)
         if (
@@ -271,11 +293,17 @@ class Screens:
         if self._falls > MOST_FALLS and self._falls > FALLS_SHARE * self._records:
             return False
         self._furthest = max(last, self._furthest or last)
+        self._begin_again(step)
+        return True
+
+    def _begin_again(self, step: int) -> None:
+        """A resumed stretch, or another run, begins with this record."""
         self._begin()
+        self._resumes, self._begun = False, self._points
         self._last_step = self._first_step = step
         for points in range(1, AFTER_FALL):
             self._ask_later(points, OTHERS)
-        return True
+        self._ask_later(self._t.resume.jump_records, "TP701")
 
     def _see_norm(self, _: int, value: float, asked: Asked) -> None:
         if math.isfinite(value):
@@ -286,18 +314,25 @@ class Screens:
 
     def _see_rate(self, step: int, value: float, asked: Asked) -> None:
         if math.isfinite(value):
-            self._rate.see(step, value, self._total, asked.now, asked.often)
+            self._rate.see(step, value, self._total, asked)
+            if self._warmup:
+                self._rate.see_warmup(step, value, self._warmup, asked)
 
-    def _see_epoch(self, _: int, value: float, asked: Asked) -> None:  # noqa: ARG002  the shape of a See
-        """TP506 speaks some records after a new epoch has begun."""
+    def _see_epoch(self, step: int, value: float, asked: Asked) -> None:
+        """TP506 speaks some records after a new epoch has begun, TP902 when some epochs are over."""
         if not math.isfinite(value):
             return
+        self._count_epoch(step, value, asked)
+        self._beside.see_epoch(step, value, asked)
         number = math.floor(value - 1e-9)
         before = self._epoch
         if before is not None and number == before[0]:
             return
         self._epoch = (number, self._points)
         if before is not None and number > before[0]:
+            self._epochs += 1
+            if self._epochs >= self._t.throughput.creep_epochs:
+                asked.now.add("TP902")
             t = self._t.evaluation
             wait = min(max((self._points - before[1]) // 5, t.staircase_least), t.staircase_most)
             for points in range(wait - 2, wait + 2):
@@ -307,32 +342,3 @@ class Screens:
 def _passes(last: int, step: int, warmup: float, t: Thresholds) -> bool:
     """Whether the warm-up, or as many of them as TP303 waits for, end between two steps."""
     return any(last < times * warmup <= step for times in (1, t.learning_rate.rising_warmups))
-
-
-def _first_asks(rules: Iterable[Rule]) -> dict[tuple[str, int], list[str]]:
-    """(metric, or "" for the main one; its number of values) -> the rules that may speak from there on."""
-    first: dict[tuple[str, int], list[str]] = {}
-    for rule in rules:
-        if rule.code not in TREND_RULES:
-            metric = "" if not rule.needs or rule.needs[0].endswith("*") else rule.needs[0]
-            first.setdefault((metric, rule.min_records), []).append(rule.code)
-    return first
-
-
-def _asked_at_each(names: tuple[str, ...], known: Iterable[str]) -> frozenset[str]:
-    """The rules that are asked at each record of these names: of evaluations, of rewards, and where others have a metric more."""
-    asked = frozenset[str]()
-    for held_out in (True, False):
-        here = [name for name in names if name.startswith(EVAL_SPLITS) is held_out and name not in CLOCKS]
-        if here and held_out:
-            asked |= EVALUATION
-        others = (name for name in known if name.startswith(EVAL_SPLITS) is held_out and _is_watched(name))
-        if here and any(name not in here for name in others):
-            asked |= MISSING
-    return asked | REWARD if any(name.startswith(REWARDS) for name in names) else asked
-
-
-def _is_watched(name: str) -> bool:
-    """Whether the log would be the poorer without it: what TP005 and TP110 look for."""
-    bare = name.partition("/")[2] if name.startswith(EVAL_SPLITS) else name
-    return bare in WATCHED or bare == "loss" or bare.startswith(("lr/", "loss/"))

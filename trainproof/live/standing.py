@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from trainproof import stats
 from trainproof.verdict import SEVERITY_RANK, Finding
@@ -13,6 +13,12 @@ PAUSE = 4
 
 #: rule, metric and flagged step of a finding
 Key = tuple[str, str, int]
+
+
+class Severities(Protocol):
+    """How severe what each rule says is: 1 WARN, 2 FAIL."""
+
+    def get(self, rule: str, default: int, /) -> int: ...
 
 
 class Standing:
@@ -89,3 +95,15 @@ class Often:
             if asks <= first.get(rule, stats.SCHEDULE_START) or asks in self._scheduled:
                 found.add(rule)
         return found
+
+
+class PartStanding:
+    """How severe what stands of one part of the loss is, rule by rule, and what is asked of it often: other parts have states of their own."""
+
+    def __init__(self, standing: Standing, part: str) -> None:
+        self.often = Often()
+        self._standing, self._part = standing, part
+
+    def get(self, rule: str, default: int, /) -> int:
+        found = (f for f in self._standing.of(rule) if f.evidence and f.evidence[0].metric == self._part)
+        return max((SEVERITY_RANK[finding.severity] for finding in found), default=default)

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainproof import stats
 from trainproof.frame import Frame, Series
 from trainproof.rules.registry import FAIL, WARN, Sighting, evidence, rule, sighting
-from trainproof.rules.states import finite, lasting
+from trainproof.rules.states import finite, lasting, level
 from trainproof.thresholds import PreferenceThresholds
 
 
@@ -64,11 +63,9 @@ def adversarial_imbalance(frame: Frame, t: PreferenceThresholds) -> Iterator[Sig
 def _out_of_play(series: Series, t: PreferenceThresholds) -> int | None:
     """Since when, to the end, nine of ten records of a window are near 0 or one value to 4 digits."""
     x, window = series.value, t.adversarial_min_records
-    middle = stats.median(x[-window:])
-    still = (np.abs(x) < t.adversarial_zero) | (
-        np.abs(x - middle) <= 10.0 ** (1 - t.adversarial_digits) / 2 * abs(middle)
-    )
-    total = np.concatenate(([0], np.cumsum(still)))
-    n = np.arange(window, len(x) + 1)
-    state = lasting(total[n] - total[n - window] >= t.adversarial_share * window, 1)
-    return None if state is None else state.told + window - 1
+    at, middle = level(x, window)
+    windows = np.lib.stride_tricks.sliding_window_view(x, window)[at - window + 1]
+    near = 10.0 ** (1 - t.adversarial_digits) / 2 * np.abs(middle)
+    still = (np.abs(windows) < t.adversarial_zero) | (np.abs(windows - middle[:, None]) <= near[:, None])
+    state = lasting(still.sum(axis=1) >= t.adversarial_share * window, 1)
+    return None if state is None else int(at[state.told])

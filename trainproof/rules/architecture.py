@@ -15,13 +15,20 @@ from trainproof.thresholds import ArchitectureThresholds
 from trainproof.verdict import Severity
 
 #: auxiliary losses of routers
-_AUXILIARY = re.compile(r".*(?:aux|balanc\w*|gate|router_z|z_?loss).*", re.I)
+AUXILIARY = re.compile(r".*(?:aux|balanc\w*|gate|router_z|z_?loss).*", re.I)
 #: sizes that stay within bounds in a stable run: logits are warned of, norms are told
 _LOGITS = re.compile(r".*(?:max_?(?:attn|attention)?_?logit|attn_logit|attention_logit|z_?loss|logit_max).*", re.I)
 _NORMS = re.compile(
     r".*(?:embedding_norm|embed_norm|activation_norm|act_norm|hidden_norm|params?_norm|weight_norm).*", re.I
 )
 _ATTENTION_ENTROPY = re.compile(r".*(?:attn|attention)_entropy.*", re.I)
+
+
+def is_size(name: str) -> bool:
+    """Whether TP953 follows the metric: a logit, a norm, an entropy of attention."""
+    if name.startswith(("lr", "expert_load/")):
+        return False
+    return any(pattern.fullmatch(name) for pattern in (_LOGITS, _NORMS, _ATTENTION_ENTROPY))
 
 
 @rule(
@@ -117,7 +124,7 @@ def auxiliary_loss_constant(frame: Frame, t: ArchitectureThresholds) -> Iterator
     """
     loss = frame["loss"]
     for name in frame:
-        if not name.startswith("loss/") or not _AUXILIARY.fullmatch(name) or len(frame[name]) < t.auxiliary_records:
+        if not name.startswith("loss/") or not AUXILIARY.fullmatch(name) or len(frame[name]) < t.auxiliary_records:
             continue
         series = frame[name]
         value = float(series.value[-1])
@@ -172,13 +179,12 @@ def logit_or_norm_growth(frame: Frame, t: ArchitectureThresholds) -> Iterator[Si
     """
     found = False
     for name in frame:
-        if not len(frame[name]) or name.startswith(("lr", "expert_load/")):
+        if not len(frame[name]) or not is_size(name):
             continue
+        found = True
         if _ATTENTION_ENTROPY.fullmatch(name):
-            found = True
             yield from _collapsed(finite(frame, name, 1), t)
-        elif _LOGITS.fullmatch(name) or _NORMS.fullmatch(name):
-            found = True
+        else:
             yield from _grown(finite(frame, name, 1), WARN if _LOGITS.fullmatch(name) else INFO, t)
     if not found:
         raise CannotTell("no logits, norms or attention entropies in the log")
@@ -210,7 +216,7 @@ def _grown(series: Series, severity: Severity, t: ArchitectureThresholds) -> Ite
     stays = jumped is not None and bool(m5[-1] >= t.growth_jump * median[jumped[0]])
     state = Lasting(jumped[0], jumped[0] + t.growth_hold - 1) if jumped and stays else None
     counts = [int(k) for k in stats.schedule(n) if k >= t.growth_min_records]
-    since = holds_since(counts, lambda k: _doubling(x[k // 2 : k], t))
+    since = holds_since(counts, lambda k: (state is not None and k > state.told) or _doubling(x[k // 2 : k], t))
     if state is None and since is None:
         return
     first = state.since if state else n // 2

@@ -120,8 +120,7 @@ def repeated_sequence(frame: Frame, t: DataOrderThresholds) -> Iterator[Sighting
     loss = finite(frame, "loss", t.repeat_min_records)
     lag = next((lag for n in _ends(len(loss)) if (lag := _lag_of(loss.value[:n], t))), None)
     if lag is not None:
-        same = _repeats(loss.value, lag, t)
-        first = int(np.argmax(same))
+        first, lag = _first_repeat(loss.value, t) or (int(np.argmax(_repeats(loss.value, lag, t))), lag)
         flagged = first + t.repeat_records - 1
         yield sighting(
             FAIL,
@@ -149,7 +148,7 @@ def _lag_of(x: Floats, t: DataOrderThresholds) -> int | None:
         return None
     equal = np.flatnonzero(x[:-1] == x[-1])
     last = x[-k:].tolist()
-    if not len(equal) or len(set(last)) < k - 1 or any(_short(v, t) for v in last):
+    if not len(equal) or len(set(last)) < k - 1 or any(has_few_digits(v, t) for v in last):
         return None
     for at in equal[-t.repeat_tried :].tolist():
         if at >= k - 1 and (x[at - k + 1 : at + 1] == x[-k:]).all():
@@ -157,9 +156,21 @@ def _lag_of(x: Floats, t: DataOrderThresholds) -> int | None:
     return None
 
 
-def _short(value: float, t: DataOrderThresholds) -> bool:
-    """Whether a value has fewer significant digits than chance repeats."""
+def has_few_digits(value: float, t: DataOrderThresholds) -> bool:
+    """Whether a value has so few significant digits that it repeats by chance."""
     return float(f"{value:.{t.repeat_digits - 2}e}") == value
+
+
+def _first_repeat(x: Floats, t: DataOrderThresholds) -> tuple[int, int] | None:
+    """Where the first stretch begins whose values are each as far from when they last occurred, and how far that is."""
+    before = stats.last_occurrence(x)
+    lag = np.where(before >= 0, np.arange(len(x)) - before, 0)
+    for start, stop in stats.runs_of(np.append(False, (lag[1:] == lag[:-1]) & (lag[1:] > 0))):
+        for first in range(start - 1, stop - t.repeat_records + 1):
+            part = x[first : first + t.repeat_records].tolist()
+            if len(set(part)) >= t.repeat_records - 1 and not any(has_few_digits(value, t) for value in part):
+                return first, int(lag[first])
+    return None
 
 
 def _repeats(x: Floats, lag: int, t: DataOrderThresholds) -> Bools:

@@ -172,6 +172,7 @@ def step_overlap(frame: Frame, t: LogQualityThresholds) -> Iterator[Sighting]:
     What to try
     Compare the resumed step with the checkpoint's own.
     """
+    reached = 0
     for repair in frame.repairs:
         if repair.kind == "disorder":
             message = f"the steps fall {repair.count} times in {repair.of} records: {repair.detail}."
@@ -185,7 +186,21 @@ def step_overlap(frame: Frame, t: LogQualityThresholds) -> Iterator[Sighting]:
             severe = wrong or repair.last_step - repair.first_step > allowed
             message = f"{repair.count} records were logged again: {repair.detail}{f'; {wrong}' if wrong else ''}."
             limits = {"steps": allowed} if allowed < math.inf else {}
-            yield _repaired(WARN if severe else INFO, message, repair, frame, limits)
+            reached = max(reached, repair.last_step)
+            seen = _repaired(WARN if severe else INFO, message, repair, frame, limits)
+            yield seen._replace(flagged_step=_beyond(frame, repair.first_step, reached, t))
+
+
+def _beyond(frame: Frame, resumed: int, reached: int, t: LogQualityThresholds) -> int:
+    """The step at which the run is beyond all that was logged before, and has the records after the seam: until then its lines might
+    as well be repeats."""
+    if frame.main is None:
+        return reached
+    step = frame.main.step
+    at = max(
+        int(np.searchsorted(step, reached, side="right")), int(np.searchsorted(step, resumed)) + t.overlap_seam - 1
+    )
+    return int(step[min(at, len(step) - 1)])
 
 
 def _counter_reset(frame: Frame, repair: Repair, t: LogQualityThresholds) -> str | None:

@@ -14,7 +14,7 @@ from trainproof.rules.states import finite, holds_since, lasting
 from trainproof.thresholds import ThroughputThresholds
 from trainproof.verdict import Severity
 
-_RANK = re.compile(
+RANK = re.compile(
     r"(?:step_time|iter_time|time)[/_.](?:rank|gpu|worker)?_?(\d+)|(?:rank|gpu|worker)_?(\d+)[/_.](?:step_time|iter_time|time)"
 )
 
@@ -207,7 +207,7 @@ def straggler_rank(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
     What to try
     Swap two ranks: does the slowness go with the node or with the data?
     """
-    ranks = [name for name in frame if _RANK.fullmatch(name.lower())]
+    ranks = [name for name in frame if RANK.fullmatch(name.lower())]
     if len(ranks) < t.rank_least:
         raise CannotTell("no step times of several ranks in the log")
     first = frame[ranks[0]]

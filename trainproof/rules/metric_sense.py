@@ -20,6 +20,11 @@ HALF = ("auc", "auroc", "roc_auc", "eval/auc", "eval/auroc", "eval/roc_auc")
 _ACCURACY = re.compile(r"(?:^|[/_.])(?:acc|accuracy)$", re.IGNORECASE)
 
 
+def is_accuracy(name: str) -> bool:
+    """Whether the metric is an accuracy, of training or of an evaluation."""
+    return _ACCURACY.search(name) is not None
+
+
 @rule(
     "TP508",
     "loss-metric-disagree",
@@ -117,7 +122,7 @@ def _at_chance(frame: Frame, t: EvaluationThresholds) -> Iterator[Sighting]:
 def _idle(frame: Frame, t: EvaluationThresholds) -> Iterator[Sighting]:
     """Accuracies near those of a guess that have not moved since the run began, while the loss fell."""
     loss = frame["loss"].finite if "loss" in frame else None
-    accuracies = [series.finite for name, series in frame.items() if _ACCURACY.search(name)]
+    accuracies = [series.finite for name, series in frame.items() if is_accuracy(name)]
     least = min(map(len, accuracies), default=0)
     if loss is None or least < t.idle_records or len(loss) < t.chance_records or not _fell(loss, t):
         return

@@ -146,7 +146,7 @@ def epoch_arithmetic(frame: Frame, t: PipelineThresholds) -> Iterator[Sighting]:
     if frame.main is not None and frame.main.name == "epoch":
         raise CannotTell("the epoch is the step")
     expected = _expected(frame, epoch)
-    early = int(np.searchsorted(epoch.step, int(t.epoch_share * (frame.total_steps or int(epoch.step[-1])))))
+    early = int(np.searchsorted(epoch.step, int(t.epoch_share * frame.total_steps))) if frame.total_steps else 0
     start = max(early, t.epoch_records - 1)
     if start >= len(epoch):
         raise CannotTell("too early in the run to tell")

@@ -66,7 +66,7 @@ def _falls(frame: Frame, counter: Series, t: ResumeThresholds) -> Iterator[Sight
     falls = np.flatnonzero(change < -max(t.counter_usual * usual, t.counter_least)) + 1
     if len(falls) > t.counter_falls:
         return
-    resumed = {resume.at for resume in resumes(frame, counter)}
+    resumed = {resume.at: resume.known for resume in resumes(frame, counter)}
     for i in falls.tolist():
         before, after = float(counter.value[i - 1]), float(counter.value[i])
         at_resume = i in resumed
@@ -78,6 +78,8 @@ def _falls(frame: Frame, counter: Series, t: ResumeThresholds) -> Iterator[Sight
                 counter,
                 first=i - 1,
                 last=i,
+                flagged=resumed.get(i, i),
+                cite=[i - 1, i],
                 threshold={"usual": t.counter_usual},
             )
 
@@ -155,8 +157,15 @@ def restart_loop(frame: Frame, t: ResumeThresholds) -> Iterator[Sighting]:
         {"restarts": float(t.loop_restarts)},
         first.first_step,
         reached,
-        last.first_step,
+        _step_after(frame, last.first_step),
     )
+
+
+def _step_after(frame: Frame, step: int) -> int:
+    """The step of the record after that of `step`, with which a resume there is known; `step` where it is the last."""
+    steps = frame.main.step if frame.main is not None else np.empty(0, np.int64)
+    at = int(np.searchsorted(steps, step, side="right"))
+    return int(steps[at]) if at < len(steps) else step
 
 
 def _loops(overlaps: list[Repair]) -> list[list[Repair]]:

@@ -169,7 +169,7 @@ def _rate_jump(lr: Series, peak: stats.Floats, resume: Resume, t: ResumeThreshol
         lr,
         first=i - 1,
         last=i + (t.rate_rises if ramps else 0),
-        flagged=i if at_once or not ramps else i + t.rate_rises,
+        flagged=resume.known if at_once or not ramps else i + t.rate_rises,
         cite=[i - 2, i - 1, i],
         threshold={"low": t.rate_low, "high": t.rate_high},
     )

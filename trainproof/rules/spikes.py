@@ -143,10 +143,16 @@ def loss_spike_episode(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
 
 
 def _merged(slow: list[Episode], fast: list[Episode]) -> list[Episode]:
-    """All episodes, a fast one only where no slow one covers it."""
-    covered = [(e.begin, max(e.stop, e.flagged + 1)) for e in slow]
-    extra = [e for e in fast if not any(a <= e.flagged < b for a, b in covered)]
-    return sorted(slow + extra, key=lambda e: e.flagged)
+    """All episodes; a fast one is part of the slow one that covers it, which is then flagged where the fast one was."""
+    found: list[Episode] = []
+    left = fast
+    for episode in slow:
+        inside = [e for e in left if episode.begin <= e.flagged < max(episode.stop, episode.flagged + 1)]
+        left = [e for e in left if e not in inside]
+        found.append(
+            episode._replace(flagged=min(episode.flagged, *(e.flagged for e in inside)) if inside else episode.flagged)
+        )
+    return sorted(found + left, key=lambda e: e.flagged)
 
 
 def _immediate(frame: Frame, loss: Series, t: LossThresholds) -> list[Episode]:

@@ -20,6 +20,11 @@ class Resume(NamedTuple):
     at: int
     end: int
 
+    @property
+    def known(self) -> int:
+        """The point at which the resume is known: the second one, since a line by itself may be out of place."""
+        return min(self.at + 1, self.end - 1)
+
 
 def resumes(frame: Frame, series: Series) -> list[Resume]:
     """The resumes of the run that have points of `series` on both sides."""

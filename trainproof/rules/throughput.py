@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,9 +15,19 @@ from trainproof.rules.registry import FAIL, INFO, WARN, CannotTell, Sighting, ev
 from trainproof.rules.staircase import epoch_edges
 from trainproof.rules.states import finite, holds_since, lasting, level
 from trainproof.rules.timing import step_times
-from trainproof.stats import Floats
+from trainproof.stats import Floats, Ints
 from trainproof.thresholds import ThroughputThresholds
 from trainproof.verdict import Severity
+
+
+class _Stalls(NamedTuple):
+    """Very long steps: their indices, their share of the time, the median step time, how far apart they are, and whether regularly."""
+
+    at: Ints
+    share: float
+    median: float
+    lag: int
+    regular: bool
 
 
 @rule(
@@ -111,7 +122,7 @@ def step_time_creep(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]
     if len(series) < least:
         raise CannotTell(f"{len(series)} step times, needs {least}")
     x = series.value
-    counts = [int(n) for n in stats.schedule(len(x)) if n >= least]
+    counts = [int(n) for n in stats.schedule(len(x)) if n >= least] if series is times else range(least, len(x) + 1)
     for severity, limit in ((FAIL, t.creep_fail), (WARN, t.creep_warn)):
         if not _creeps_by(x, skip, limit, t, len(x)):
             continue
@@ -148,7 +159,7 @@ def _by_epoch(frame: Frame, times: Series, t: ThroughputThresholds) -> Series:
     whole = [(int(a), int(b)) for a, b in zip(edges[:-2], edges[1:-1], strict=True) if b - a >= t.creep_epoch_records]
     if len(whole) < t.creep_epochs:
         return times
-    at = np.array([b - 1 for _, b in whole], np.int64)
+    at = np.array([b for _, b in whole], np.int64)  # an epoch is known to be over with the first record of the next
     medians = np.array([stats.median(times.value[a:b]) for a, b in whole])
     return Series(times.name, times.step[at], medians, times.line[at])
 
@@ -183,7 +194,7 @@ def stalls(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
     The devices stand idle meanwhile.
 
     Formula
-    Their share of the time is >= 10 %: WARN; INFO when they come in regular distances (the message names a declared save or evaluation
+    At the common judging points their share of the time is >= 10 %, to the end: WARN; INFO when they come in regular distances (the message names a declared save or evaluation
     interval) or at most 20 steps apart (the optimizer's or accumulation's own rhythm).
 
     False positives
@@ -193,35 +204,37 @@ def stalls(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
     Log what runs at those steps.
     """
     times = _enough(frame, t.stall_min_records)
-    x = times.value[t.stall_skip :]
-    median = stats.median(stats.thinned(x))
-    long = x > t.stall_times * median
-    if int(long.sum()) < t.stall_records or x[long].sum() < t.stall_share * x.sum():
+    seen = _stalls(times, t, len(times))
+    if seen is None:
         return
-    share = np.cumsum(np.where(long, x, 0.0)) / np.cumsum(x)
-    stalled = (share >= t.stall_share) & (np.cumsum(long) >= t.stall_records)
-    stalled[: t.stall_min_records - t.stall_skip - 1] = False
-    state = lasting(stalled, 1)
-    if state is None:
-        return
-    at = np.flatnonzero(long) + t.stall_skip
-    steps = times.step[at]
-    lag = int(stats.median(np.diff(steps)))
-    regular = (
-        float(np.mean(np.abs(np.diff(steps) - lag) <= t.stall_regular * lag)) >= t.stall_regular_share
-        or lag <= t.stall_lag
-    )
+    counts = [int(n) for n in stats.schedule(len(times)) if n >= t.stall_min_records]
+    since = holds_since(counts, lambda n: (then := _stalls(times, t, n)) is not None and then.regular <= seen.regular)
     yield sighting(
-        INFO if regular else WARN,
-        f"{share[-1]:.0%} of the time went into {len(at)} steps of more than {t.stall_times:g} x the median ({median:.4g})"
-        f"{f', {lag} steps apart{_interval(frame, lag, t)}' if regular else ', at irregular distances'}.",
+        INFO if seen.regular else WARN,
+        f"{seen.share:.0%} of the time went into {len(seen.at)} steps of more than {t.stall_times:g} x the median ({seen.median:.4g})"
+        f"{f', {seen.lag} steps apart{_interval(frame, seen.lag, t)}' if seen.regular else ', at irregular distances'}.",
         times,
-        first=int(at[0]),
-        last=int(at[-1]),
-        flagged=state.told + t.stall_skip,
-        cite=at[:5].tolist(),
+        first=int(seen.at[0]),
+        last=int(seen.at[-1]),
+        flagged=(since or len(times)) - 1,
+        cite=seen.at[:5].tolist(),
         threshold={"share": t.stall_share, "times": t.stall_times},
     )
+
+
+def _stalls(times: Series, t: ThroughputThresholds, count: int) -> _Stalls | None:
+    """The long steps among the first `count`, where they take a good part of the time."""
+    x = times.value[t.stall_skip : count]
+    median = stats.median(stats.thinned(x))
+    long = x > t.stall_times * median
+    share = float(x[long].sum() / x.sum())
+    if int(long.sum()) < t.stall_records or share < t.stall_share:
+        return None
+    at = np.flatnonzero(long) + t.stall_skip
+    distances = np.diff(times.step[at])
+    lag = int(stats.median(distances))
+    regular = float(np.mean(np.abs(distances - lag) <= t.stall_regular * lag)) >= t.stall_regular_share
+    return _Stalls(at, share, median, lag, regular or lag <= t.stall_lag)
 
 
 def _interval(frame: Frame, lag: int, t: ThroughputThresholds) -> str:
@@ -251,8 +264,8 @@ def data_bound(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
     A third of the time is a third of the cost.
 
     Formula
-    Waiting time / whole time >= 0.3 over the records so far, the first left out, to the end: INFO; WARN when waiting also grew to 3 x its
-    first quarter, or the share is above `data_warn` (never by default). A step time that does not contain the waiting is added to it.
+    At the common judging points waiting time / whole time >= 0.3 over the records so far, the first left out, to the end: INFO; WARN when
+    waiting also grew to 3 x its first quarter, or the share is above `data_warn` (never by default). A step time that does not contain the waiting is added to it.
 
     False positives
     A healthy public run spends 92 % of its time waiting and learns all the same: slow, not wrong, hence INFO.
@@ -267,21 +280,33 @@ def data_bound(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
         raise CannotTell("too few records with both a step time and a data time")
     whole = whole + wait if (wait > whole).any() else whole
     share = np.cumsum(wait) / np.maximum(np.cumsum(whole), 1e-300)
-    share[: t.data_min_records - 2] = 0.0
-    state = lasting(share >= t.data_share, 1)
-    if state is None:
+    if share[-1] < t.data_share:
         return
     quarter = len(wait) // 4
     first, last = stats.median(wait[:quarter]), stats.median(wait[-quarter:])
-    grew = last >= t.data_grown * first
+    grew = _grew(wait, t, len(wait))
+    warns = grew or share[-1] >= t.data_warn
+
+    def holds(count: int) -> bool:
+        n = count - 1  # the first record is left out
+        return share[n - 1] >= t.data_share and (not warns or share[n - 1] >= t.data_warn or _grew(wait, t, n))
+
+    counts = stats.renewals(len(wait) + 1, t.data_min_records).tolist()
+    since = holds_since(sorted({*counts, len(wait) + 1}), holds) or len(wait) + 1
     told = waiting.take(mine).take(slice(1, None))
     yield sighting(
-        WARN if grew or share[-1] >= t.data_warn else INFO,
+        WARN if warns else INFO,
         f"{share[-1]:.0%} of the time is spent waiting for data{f'; the wait grew from {first:.4g} to {last:.4g}' if grew else ''}.",
         told,
         first=0,
         last=len(told) - 1,
-        flagged=state.told,
+        flagged=since - 2,
         threshold={"share": t.data_share},
         more=evidence(times, [int(theirs[-1])]),
     )
+
+
+def _grew(wait: Floats, t: ThroughputThresholds, count: int) -> bool:
+    """Whether the last quarter of the first `count` waits is several times the first quarter."""
+    quarter = count // 4
+    return stats.median(wait[count - quarter : count]) >= t.data_grown * stats.median(wait[:quarter])

@@ -99,6 +99,19 @@ def _segments(main: Series, resumed: list[int]) -> tuple[Segment, ...]:
     return tuple(Segment(int(main.step[a]), int(main.step[b - 1]), why) for a, b, (_, why) in stretches if b > a)
 
 
+def with_resumes(run: Frame, after: list[int]) -> Frame:
+    """The run with a segment that begins with the first main record behind each of these lines, where none does yet."""
+    main = run.main
+    if not after or main is None or not (np.diff(main.line) > 0).all():
+        return run
+    at = np.searchsorted(main.line, after, side="right")
+    resumed = {int(step): f"resume at step {step}" for step in main.step[at[(at > 0) & (at < len(main))]].tolist()}
+    begun = sorted({**resumed, **{each.start: each.why for each in run.segments}}.items())
+    edges = [*np.searchsorted(main.step, [start for start, _ in begun]).tolist(), len(main)]
+    stretches = zip(edges[:-1], edges[1:], begun, strict=True)
+    return run.replace(segments=tuple(Segment(start, int(main.step[b - 1]), why) for _, b, (start, why) in stretches))
+
+
 def by_step(frame: Frame, main: Series, repairs: list[Repair]) -> Frame:
     """The frame as one segment by step."""
     series = all_later_wins(dict(frame))
