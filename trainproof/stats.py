@@ -450,15 +450,6 @@ def page_hinkley(z: Floats, delta: float, limit: float, start: int = 0) -> tuple
     return None
 
 
-def last_occurrence(x: Floats) -> Ints:
-    """The index at which each value occurred last before; -1 where it had not."""
-    order = np.argsort(x, kind="stable")
-    same = x[order[1:]] == x[order[:-1]]
-    before = np.full(len(x), -1)
-    before[order[1:][same]] = order[:-1][same]
-    return before
-
-
 def runs_of(mask: Bools) -> list[tuple[int, int]]:
     """The stretches of True as (start, stop), stop exclusive."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))

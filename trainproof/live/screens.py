@@ -31,15 +31,14 @@ from trainproof.live.asked import (
 )
 from trainproof.live.columns import Beside, counter
 from trainproof.live.levels import LossScreen, NormScreen
-from trainproof.live.repeats import RepeatScreen
 from trainproof.live.scaling import RateScreen, ScalerScreen
 from trainproof.live.schedule import Judged, judged_by
 from trainproof.live.standing import PartStanding, Standing
-from trainproof.rules.data_order import has_few_digits
 from trainproof.rules.gradients import drifts_now
 from trainproof.rules.loss import declared_classes, uniform_limit
 from trainproof.rules.plateau import is_flat_now
 from trainproof.rules.registry import CannotTell, Rule
+from trainproof.rules.repeats import Repeats
 from trainproof.rules.schedules import warmup_steps
 from trainproof.thresholds import Thresholds
 
@@ -98,7 +97,7 @@ class Screens:
         self._first_step = 0
         self._smallest = 0
         self._losses: dict[str, LossScreen] = {}
-        self._repeats: dict[str, RepeatScreen] = {}
+        self._repeats: dict[str, Repeats] = {}
         self._beside = Beside(self._t)
         self._beside.declare(self._facts)
         self._count_epoch = counter(self._t.resume.counter_least)
@@ -223,7 +222,7 @@ class Screens:
             part = PartStanding(self._standing, name) if name != "loss" else None
             screen = self._losses.setdefault(name, LossScreen(self._t.loss, part or self._standing.severity))
             screen.uniform, screen.early = self._uniform, self._early
-            repeats = self._repeats.setdefault(name, RepeatScreen(self._t.data_order.repeat_records))
+            repeats = self._repeats.setdefault(name, Repeats(self._t.data_order))
 
         def see(step: int, value: float, asked: Asked) -> None:
             if also is not None:
@@ -238,7 +237,7 @@ class Screens:
                     asked.often.add("TP107")
                 often = asked.often if part is None else set[str]()
                 screen.see(value, often)
-                if repeats is not None and repeats.see(value) and not has_few_digits(value, self._t.data_order):
+                if repeats is not None and repeats.see(value):
                     often.add("TP604")
                 if part is not None and often:
                     asked.now.update(part.often.due(often, self._records, {}))

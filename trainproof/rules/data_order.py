@@ -12,6 +12,7 @@ from trainproof.frame import Frame, Series
 from trainproof.rules import mixture  # noqa: F401  registers TP603 and TP605
 from trainproof.rules.cycles import flattened, period
 from trainproof.rules.registry import FAIL, INFO, SUPERVISED, WARN, CannotTell, Sighting, rule, sighting
+from trainproof.rules.repeats import first_repeat, has_few_digits
 from trainproof.rules.staircase import epoch_edges
 from trainproof.rules.states import finite, holds_since
 from trainproof.stats import Bools, Floats
@@ -120,7 +121,7 @@ def repeated_sequence(frame: Frame, t: DataOrderThresholds) -> Iterator[Sighting
     loss = finite(frame, "loss", t.repeat_min_records)
     lag = next((lag for n in _ends(len(loss)) if (lag := _lag_of(loss.value[:n], t))), None)
     if lag is not None:
-        first, lag = _first_repeat(loss.value, t) or (int(np.argmax(_repeats(loss.value, lag, t))), lag)
+        first, lag = first_repeat(loss.value, t) or (int(np.argmax(_repeats(loss.value, lag, t))), lag)
         flagged = first + t.repeat_records - 1
         yield sighting(
             FAIL,
@@ -153,23 +154,6 @@ def _lag_of(x: Floats, t: DataOrderThresholds) -> int | None:
     for at in equal[-t.repeat_tried :].tolist():
         if at >= k - 1 and (x[at - k + 1 : at + 1] == x[-k:]).all():
             return int(len(x) - 1 - at)
-    return None
-
-
-def has_few_digits(value: float, t: DataOrderThresholds) -> bool:
-    """Whether a value has so few significant digits that it repeats by chance."""
-    return float(f"{value:.{t.repeat_digits - 2}e}") == value
-
-
-def _first_repeat(x: Floats, t: DataOrderThresholds) -> tuple[int, int] | None:
-    """Where the first stretch begins whose values are each as far from when they last occurred, and how far that is."""
-    before = stats.last_occurrence(x)
-    lag = np.where(before >= 0, np.arange(len(x)) - before, 0)
-    for start, stop in stats.runs_of(np.append(False, (lag[1:] == lag[:-1]) & (lag[1:] > 0))):
-        for first in range(start - 1, stop - t.repeat_records + 1):
-            part = x[first : first + t.repeat_records].tolist()
-            if len(set(part)) >= t.repeat_records - 1 and not any(has_few_digits(value, t) for value in part):
-                return first, int(lag[first])
     return None
 
 
