@@ -20,11 +20,11 @@ PROGRESS = frozenset({"TP206", "TP301", "TP302", "TP303", "TP305"})
 REPEATS = frozenset({"TP003", "TP004"})
 #: rules on resumes: a first record by itself, after steps that went back, may be a line out of place
 RESUMES = frozenset({"TP003", "TP004", "TP701", "TP702", "TP703", "TP708"})
-#: ... and by a screen of values or levels
+#: rules that a screen of values or levels knows
 VALUES = frozenset(
     "TP002 TP101 TP107 TP202 TP203 TP207 TP208 TP209 TP210 TP211 TP401 TP403 TP406 TP506 TP604 TP901 TP906 TP908 TP951 TP952".split()
 )
-SCREENED = TREND_RULES | EVALUATION | REWARD | SCALER | MISSING | PROGRESS | VALUES | {"TP003", "TP004"}
+SCREENED = TREND_RULES | EVALUATION | REWARD | SCALER | MISSING | PROGRESS | VALUES | REPEATS
 
 EVAL_SPLITS = ("eval/", "test/")
 CLOCKS = frozenset({"epoch", "time", "tokens"})

@@ -43,8 +43,8 @@ class ExpertScreen:
         self._dead, self._uneven = Streak(t.expert_records), Streak(t.expert_records)
 
     def see(self, loads: Sequence[float], now: set[str]) -> None:
-        t, n, whole = self._t, len(loads), math.fsum(loads) if all(map(math.isfinite, loads)) else math.nan
-        known = whole > 0 and min(loads) >= 0 and (whole >= t.expert_tokens or whole <= n)
+        t, n, whole = self._t, len(loads), sum(loads)
+        known = 0 < whole < math.inf and min(loads) >= 0 and (whole >= t.expert_tokens or whole <= n)
         most = max(loads) * n / whole if known else 0.0
         few = sum(load * n / whole < t.expert_starved for load in loads) / n if known else 0.0
         dead = known and (most >= t.expert_top * n or (few >= t.expert_starved_share and n >= 4))
@@ -88,8 +88,8 @@ class PartScreen:
         self._varied.update(name for name, value in parts.items() if self._first.setdefault(name, value) != value)
         sizes = {name: abs(value) for name, value in parts.items() if name in self._varied}
         top = max(sizes, key=sizes.__getitem__, default="")
-        total = math.fsum(sizes.values()) if all(map(math.isfinite, sizes.values())) else 0.0
-        self._tops.append(top if total > 0 and sizes[top] >= self._t.component_share * total else "")
+        total = sum(sizes.values())
+        self._tops.append(top if 0 < total < math.inf and sizes[top] >= self._t.component_share * total else "")
         if self._rules.see(top != "" and self._tops.count(top) > 2):
             now.add("TP211")
 
