@@ -72,8 +72,8 @@ def run_data(own: DataOptions, shared: Mapping[str, Any]) -> int:
     )
 
 
-def _work(own: DataOptions, plan: Plan, pieces: Sequence[Piece]) -> list[Partial]:
-    """What is in the pieces, in any order."""
+def _work(own: DataOptions, plan: Plan, pieces: Sequence[Piece]) -> Iterator[Partial]:
+    """What is in the pieces, one after the other."""
     run: Runner = run_pieces
     if own.engine == "ray":
         from trainproof.preflight.on_ray import run_on_ray as run
@@ -82,7 +82,7 @@ def _work(own: DataOptions, plan: Plan, pieces: Sequence[Piece]) -> list[Partial
 
         run = partial(run_kept, run, own.resume)
     with progress(len(pieces)) as seen:
-        return list(run(plan, pieces, own.workers or usual_workers(), seen))
+        yield from run(plan, pieces, own.workers or usual_workers(), seen)
 
 
 def _run_shard(own: DataOptions, plan: Plan, options: Options) -> int:
@@ -104,9 +104,8 @@ def run_merge(partials: tuple[str, ...], rejects: str | None, shared: Mapping[st
     settings = settings_of(options)
     if rejects and plan.options.keep < ALL:
         tell("--rejects: reasons are kept for all records only when the shards were made with --rejects too")
-    return give_data(
-        plan, Found(plan.kind, plan.files, whole_of(plan, parts), plan.options), rejects, settings, options
-    )
+    kept = plan.options._replace(keep=ALL) if rejects else plan.options
+    return give_data(plan, Found(plan.kind, plan.files, whole_of(plan, parts), kept), rejects, settings, options)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Partials are merged in any order with the same result: everything that is said i
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trainproof.preflight.spill import AT_ONCE, Columns, joined
 from trainproof.rules.registry import Sighting
 from trainproof.verdict import Evidence, Severity, number
 
@@ -51,14 +53,14 @@ class Partial:
     def __init__(self, keep: int = MOST_EXAMPLES) -> None:
         self.keep = keep
         self.rows = 0
-        self.places: dict[str, list[int]] = {}
+        self.places: dict[str, array[int]] = {}
         self.examples: dict[str, list[Example]] = {}
         self.counters: dict[str, Counter[str]] = {}
         self.tables: dict[str, dict[str, list[NDArray[Any]]]] = {}
 
     def hit(self, code: str, place: int, excerpt: str = "", value: float = math.nan) -> None:
         """The check `code` found something at a place; once a place and check."""
-        places = self.places.setdefault(code, [])
+        places = self.places.setdefault(code, array("q"))
         if places and places[-1] == place:
             return
         places.append(place)
@@ -83,24 +85,26 @@ class Partial:
         """Make each column one array."""
         for columns in self.tables.values():
             for column, pieces in columns.items():
-                columns[column] = [np.concatenate(pieces)]
+                columns[column] = [joined(pieces)]
 
 
 def merged(partials: Iterable[Partial], keep: int = MOST_EXAMPLES) -> Partial:
-    """All partials as one."""
-    whole = Partial(keep)
+    """All partials as one; its tables may lie in files."""
+    whole, columns = Partial(keep), Columns()
     for part in partials:
         whole.rows += part.rows
         for code, places in part.places.items():
-            whole.places.setdefault(code, []).extend(places)
+            whole.places.setdefault(code, array("q")).extend(places)
         for code, examples in part.examples.items():
             best = sorted([*whole.examples.get(code, ()), *examples], key=lambda example: example.place)
             whole.examples[code] = best[: whole.keep]
         for counter, counts in part.counters.items():
             whole.counters.setdefault(counter, Counter()).update(counts)
-        for name, columns in part.tables.items():
-            for column, pieces in columns.items():
-                whole.tables.setdefault(name, {}).setdefault(column, []).extend(pieces)
+        for table, named in part.tables.items():
+            for column, pieces in named.items():
+                for piece in pieces:
+                    columns.add(table, column, piece)
+    whole.tables = columns.tables()
     return whole
 
 
@@ -129,7 +133,10 @@ class Found:
         self._examples = whole.examples
         self._tables = {name: _in_order(columns) for name, columns in whole.tables.items()}
         self._memo: dict[str, Any] = {}
-        self.rejected: dict[str, dict[int, str]] = {}  # code -> place -> why, of what was told
+        self.names_all = options.keep > MOST_EXAMPLES
+        self.rejected: dict[
+            str, dict[int, str]
+        ] = {}  # code -> place -> why, of what was told; only where all are named
 
     def places(self, code: str) -> Places:
         """Where a collector found what `code` is about."""
@@ -156,7 +163,10 @@ class Found:
     def held_out(self, places: Places) -> NDArray[np.bool_]:
         """Which places are of the evaluation side."""
         sides = np.array([file.held_out for file in self.files], bool)
-        return np.asarray(sides[places >> ROW_BITS], bool) if len(places) else np.zeros(0, bool)
+        held = np.zeros(len(places), bool)
+        for start in range(0, len(places), AT_ONCE):
+            held[start : start + AT_ONCE] = sides[places[start : start + AT_ONCE] >> ROW_BITS]
+        return held
 
     def where(self, place: int) -> tuple[str, int]:
         """File and row of a place."""
@@ -174,7 +184,8 @@ class Found:
         if not len(places):
             return
         examples = self._examples[code]
-        self.reject(code, {int(place): "" for place in places} | {e.place: e.excerpt for e in examples})
+        if self.names_all:
+            self.reject(code, {int(place): "" for place in places} | {e.place: e.excerpt for e in examples})
         points = [self._evidence(e, metric) for e in examples[:MOST_EXAMPLES]]
         yield seen(severity, f"{self.counted(len(places))} {says}", points, **limits)
 
@@ -189,13 +200,18 @@ class Found:
         **limits: float,
     ) -> Sighting:
         """A sighting of places that a check worked out itself; `examples` are all of them."""
-        self.reject(code, {e.place: e.excerpt for e in examples})
+        if self.names_all:
+            self.reject(code, {e.place: e.excerpt for e in examples})
         points = [self._evidence(e, metric) for e in sorted(examples)[:MOST_EXAMPLES]]
         return seen(severity, message, points, **limits)
 
     def counted(self, count: int) -> str:
         """ "12 of 200 records (6 %)" """
         return f"{count:,} of {self.rows:,} records ({100 * self.share(count):.3g} %)"
+
+    def to_tell(self, places: Places) -> Places:
+        """Those of the places, or indices of them, in order, that have to be named: all, or as many as a finding cites."""
+        return places if self.names_all else places[:MOST_EXAMPLES]
 
     def reject(self, code: str, reasons: dict[int, str]) -> None:
         self.rejected.setdefault(code, {}).update(reasons)
@@ -211,7 +227,7 @@ def seen(severity: Severity, message: str, points: Sequence[Evidence], **limits:
 
 
 def _in_order(columns: dict[str, list[NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    whole = {name: np.concatenate(pieces) for name, pieces in columns.items()}
+    whole = {name: joined(pieces) for name, pieces in columns.items()}
     place = whole["place"]
     if np.all(place[1:] >= place[:-1]):
         return whole

@@ -106,14 +106,14 @@ def _lent(bins: Numbers) -> Numbers:
     return np.where(far == 0, bins, lent & np.uint32(0x7FFFFFFF))
 
 
-def similar_groups(signature: Signatures, least: float) -> list[tuple[int, int, float]]:
+def similar_groups(signatures: Signatures, wanted: NDArray[np.int64], least: float) -> list[tuple[int, int, float]]:
     """(record, the first record that it resembles, similarity) of records whose estimated similarity is at least `least`.
 
     Records are those of a band that collide; each is compared with the first of its band, so that cost stays linear.
     """
     best: dict[int, tuple[int, float]] = {}
     for band in range(BANDS):
-        halves = np.ascontiguousarray(signature[:, band * BAND_ROWS : (band + 1) * BAND_ROWS]).view(np.uint64)
+        halves = np.ascontiguousarray(signatures[wanted, band * BAND_ROWS : (band + 1) * BAND_ROWS]).view(np.uint64)
         keys = halves[:, 0] * _SPREAD ^ halves[:, 1]
         ordered = np.sort(keys)
         shared = ordered[1:][ordered[1:] == ordered[:-1]]
@@ -124,7 +124,7 @@ def similar_groups(signature: Signatures, least: float) -> list[tuple[int, int, 
         for i in np.flatnonzero(shared[at] == keys).tolist():
             chief = chiefs.setdefault(int(keys[i]), i)
             if chief != i and (i not in best or best[i][0] > chief):
-                alike = float(np.mean(signature[i] == signature[chief]))
+                alike = float(np.mean(signatures[wanted[i]] == signatures[wanted[chief]]))
                 if alike >= least:
                     best[i] = (chief, alike)
     return [(i, chief, alike) for i, (chief, alike) in sorted(best.items())]

@@ -7,6 +7,7 @@ speech that is the manifest; sounds that were changed under the same name are no
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from pathlib import Path
 
 import msgspec
@@ -25,7 +26,7 @@ from trainproof.preflight.stores import version_of
 def run_kept(
     run: Runner, folder: str, plan: Plan, pieces: Sequence[Piece], workers: int, seen: Seen
 ) -> Iterator[Partial]:
-    """The partials of the pieces, those that are in the folder first; what `run` gives for the others is written there as it comes.
+    """The partials of the pieces, in their order; what is not in the folder is done by `run` and written there as it comes.
 
     Raises InputError when the folder cannot be written to.
     """
@@ -33,19 +34,17 @@ def run_kept(
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: cannot be made ({error.strerror})") from None
-    left: list[tuple[Piece, Path]] = []
-    for piece in pieces:
-        path = Path(folder) / f"{_key(plan, piece)}.partial"
-        part = _kept(path)
-        if part is None:
-            left.append((piece, path))
-            continue
-        seen()
-        yield part
-    parts = run(plan, [piece for piece, _ in left], workers, seen)
-    for part, (piece, path) in zip(parts, left, strict=True):
-        if "TPD009" not in part.places:  # a process that was killed is no fault of the data for ever
-            write_whole(path, packed((), without_pieces(plan), (piece.first,), part))
+    paths = [Path(folder) / f"{_key(plan, piece)}.partial" for piece in pieces]
+    missing = [_kept(path) is None for path in paths]
+    parts = run(plan, list(compress(pieces, missing)), workers, seen)
+    for piece, path, lacks in zip(pieces, paths, missing, strict=True):
+        part = None if lacks else _kept(path)
+        if part is not None:
+            seen()
+        else:
+            part = next(parts)
+            if "TPD009" not in part.places:  # a process that was killed is no fault of the data for ever
+                write_whole(path, packed((), without_pieces(plan), (piece.first,), part))
         yield part
 
 

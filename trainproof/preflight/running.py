@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain, islice
 
 from trainproof.errors import InputError
 from trainproof.preflight.clips import clips_of
 from trainproof.preflight.found import Partial, merged, place_of
 from trainproof.preflight.inputs import Plan
 from trainproof.preflight.rows import Piece, rows_of
+
+#: pieces a process that are handed out before the first is back: what is found in them waits in memory
+AHEAD = 3
 
 Seen = Callable[[], None]
 #: (plan, pieces, workers, what is called after each piece) -> the partials of the pieces, in their order
@@ -49,17 +54,18 @@ def run_pieces(plan: Plan, pieces: Sequence[Piece], workers: int, seen: Seen = l
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
-    left = list(pieces)
+    left = deque(pieces)
     while left:
-        with ProcessPoolExecutor(min(workers, len(left)), get_context("spawn")) as pool:
-            waiting = [pool.submit(partial_of, plan, piece) for piece in left]
-            with suppress(BrokenProcessPool):
-                for future in waiting:
-                    yield future.result()
-                    left.pop(0)
-                    seen()
+        with ProcessPoolExecutor(min(workers, len(left)), get_context("spawn")) as pool, suppress(BrokenProcessPool):
+            ahead = iter(list(left))
+            waiting = deque(pool.submit(partial_of, plan, piece) for piece in islice(ahead, AHEAD * workers))
+            while waiting:
+                yield waiting.popleft().result()
+                left.popleft()
+                seen()
+                waiting += [pool.submit(partial_of, plan, piece) for piece in islice(ahead, 1)]
         if left:  # a worker died: the piece that is next is done with care
-            yield guarded(plan, left.pop(0))
+            yield guarded(plan, left.popleft())
             seen()
 
 
@@ -87,14 +93,14 @@ def guarded(plan: Plan, piece: Piece) -> Partial:
         return lost
 
 
-def whole_of(plan: Plan, parts: Iterator[Partial] | Sequence[Partial]) -> Partial:
+def whole_of(plan: Plan, parts: Iterable[Partial]) -> Partial:
     """All parts and the files that could not be opened, as one."""
     unread = Partial(plan.options.keep)
     for file, why in plan.problems:
         unread.hit("TPD001", place_of(file, 0), why.removeprefix(f"{plan.files[file].path}: "))
     for row, name in enumerate(plan.unreferenced, 1):
         unread.hit("TPD242", place_of(len(plan.files) - 1, row), name)
-    return merged([unread, *parts], plan.options.keep)
+    return merged(chain((unread,), parts), plan.options.keep)
 
 
 def usual_workers() -> int:

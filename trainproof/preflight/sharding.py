@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 from trainproof.errors import InputError, UsageError
 from trainproof.preflight.found import Example, Partial
 from trainproof.preflight.inputs import Plan
+from trainproof.preflight.spill import joined
 
 VERSION = 1
 
@@ -54,7 +56,7 @@ def packed(paths: tuple[str, ...], plan: Plan, done: Sequence[int], part: Partia
     )
     arrays: dict[str, Any] = {f"places/{code}": np.array(places, np.int64) for code, places in part.places.items()}
     for name, columns in part.tables.items():
-        arrays |= {f"table/{name}/{column}": np.concatenate(pieces) for column, pieces in columns.items()}
+        arrays |= {f"table/{name}/{column}": joined(pieces) for column, pieces in columns.items()}
     archive = io.BytesIO()
     text = json.dumps(msgspec.to_builtins(header))  # in ASCII: half a surrogate pair in an excerpt survives
     np.savez_compressed(archive, header=np.frombuffer(text.encode(), np.uint8), **arrays)
@@ -80,7 +82,7 @@ def unpacked(content: bytes, path: str) -> tuple[Header, Partial]:
             for name in archive.files:
                 kind, _, rest = name.partition("/")
                 if kind == "places":
-                    part.places[rest] = archive[name].tolist()
+                    part.places[rest] = array("q", archive[name].astype(np.int64).tobytes())
                 elif kind == "table":
                     table, _, column = rest.partition("/")
                     part.tables.setdefault(table, {})[column] = [archive[name]]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from trainproof.preflight.audio import SIGNS
 from trainproof.preflight.checks.registry import FAIL, INFO, WARN, check
-from trainproof.preflight.checks.sameness import repeats
 from trainproof.preflight.found import Example, Found, seen
+from trainproof.preflight.spill import repeats
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.thresholds import DataThresholds
 
@@ -34,9 +34,10 @@ def told(
 ) -> Iterator[Sighting]:
     """A sighting of the clips in `bad`, with a value of each."""
     place = clips(found)["place"]
-    examples = [Example(int(place[i]), float(value[i]), "") for i in np.flatnonzero(bad)]
+    clips_told = np.flatnonzero(bad)
+    examples = [Example(int(place[i]), float(value[i]), "") for i in found.to_tell(clips_told)]
     if examples:
-        yield found.tell(code, severity, f"{found.counted(len(examples))} {says}", examples, metric=metric, **limits)
+        yield found.tell(code, severity, f"{found.counted(len(clips_told))} {says}", examples, metric=metric, **limits)
 
 
 def _unusual(

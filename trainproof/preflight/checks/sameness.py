@@ -14,6 +14,7 @@ from trainproof.preflight.checks.registry import DIALOGUE, FAIL, INFO, TEXTUAL, 
 from trainproof.preflight.found import Example, Found, Places
 from trainproof.preflight.near import similar_groups
 from trainproof.preflight.screens import SCRIPT_NUMBERS, SCRIPTS
+from trainproof.preflight.spill import Indices, are_among, firsts, groups, repeats
 from trainproof.preflight.trainers import TRAINERS
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.thresholds import DataThresholds
@@ -59,14 +60,6 @@ def _odd_types(found: Found, rare: float) -> Iterator[Example]:
                     yield Example(e.place, e.value, f"{name} is {kind}, elsewhere {usual}")
 
 
-def repeats(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(index of every value that came before, index of its first appearance)."""
-    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
-    chief = first[inverse]
-    again = np.flatnonzero(chief != np.arange(len(values)))
-    return again, chief[again]
-
-
 @check("TPD108", "exact-duplicates", FAIL, *TEXTUAL, fix="Keep each record once; --rejects FILE names the others.")
 def exact_duplicates(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """A record has the same text as an earlier one on the same side of the split.
@@ -80,16 +73,19 @@ def exact_duplicates(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     table = found.table("samples")
     if not table:
         raise CannotTell("no records with text")
-    examples = []
+    examples: list[Example] = []
+    count = 0
     for side in (False, True):
-        mine = found.held_out(table["place"]) == side
-        place, text = table["place"][mine], table["text"][mine]
-        examples += _same(found, place, *repeats(text))
+        mine = np.flatnonzero(found.held_out(table["place"]) == side)
+        again, chief = repeats(table["text"] if len(mine) == len(table["text"]) else table["text"][mine])
+        count += len(again)
+        again, chief = found.to_tell(again), found.to_tell(chief)
+        examples += _same(found, table["place"], mine[again], mine[chief])
     if examples:
-        share = found.share(len(examples))
+        share = found.share(count)
         severity = FAIL if share > t.duplicates_fail else WARN if share > t.duplicates_warn else INFO
         limits = (t.duplicates_warn, t.duplicates_fail)
-        message = f"{found.counted(len(examples))} repeat an earlier one"
+        message = f"{found.counted(count)} repeat an earlier one"
         yield found.tell("TPD108", severity, message, examples, duplicates_warn=limits[0], duplicates_fail=limits[1])
 
 
@@ -135,15 +131,14 @@ def _alike(found: Found, t: DataThresholds) -> list[tuple[Example, bool]]:
 
 
 def _compare(found: Found, table: dict[str, NDArray[Any]], least: float) -> list[tuple[Example, bool]]:
-    _, once = np.unique(table["text"], return_index=True)
-    once.sort()
+    once = firsts(table["text"])
     # the training side first: what is held out resembles it, not the other way round
     once = once[np.argsort(found.held_out(table["place"][once]), kind="stable")]
-    place, signature = table["place"][once], table["signature"][once]
+    place = table["place"][once]
     sides = found.held_out(place)
     return [
         (Example(int(place[i]), alike, f"nearly the same as {found.named(int(place[j]))}"), bool(sides[i] != sides[j]))
-        for i, j, alike in similar_groups(signature, least)
+        for i, j, alike in similar_groups(table["signature"], once, least)
     ]
 
 
@@ -162,6 +157,30 @@ def eval_leak(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     Very short texts that many records share.
     """
     yield from _leak(found, "TPD161", "text", FAIL, "of the evaluation side are in the training data")
+
+
+def _leaks(table: dict[str, NDArray[Any]], column: str, sides: NDArray[np.bool_]) -> tuple[Indices, Indices]:
+    """(records of the evaluation side with a value of the training side, the first record there that has it), in order."""
+    values = table[column]
+    most = 0.1 * len(values) + 2 if column == "prompt" else math.inf
+    leaks, chiefs = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for mine in groups(values):
+        ours, theirs = mine[~sides[mine]], mine[sides[mine]]
+        if not len(ours):
+            continue
+        known, first, counts = np.unique(values[ours], return_index=True, return_counts=True)
+        wanted = values[theirs]
+        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        same = (known[at] == wanted) & (wanted != 0) & (counts[at] < most)
+        leaks.append(theirs[same])
+        chiefs.append(ours[first[at[same]]])
+    found, before = np.concatenate(leaks), np.concatenate(chiefs)
+    if column == "prompt":  # where the answer is the same too, the whole record is told
+        text = table["text"]
+        other = ~are_among(text[found], np.where(sides, 0, text))
+        found, before = found[other], before[other]
+    order = np.argsort(found)
+    return found[order], before[order]
 
 
 @check("TPD162", "prompt-leak", FAIL, *DIALOGUE, fix="Split by prompt, not by record.")
@@ -183,24 +202,14 @@ def _leak(found: Found, code: str, column: str, severity: Any, says: str) -> Ite
     sides = found.held_out(table["place"]) if table else np.zeros(0, bool)
     if not sides.any() or sides.all():
         raise CannotTell("the data has one side; name the other with --eval")
-    values, place = table[column], table["place"]
-    known, first, counts = np.unique(values[~sides], return_index=True, return_counts=True)
-    at = np.minimum(np.searchsorted(known, values[sides]), len(known) - 1)
-    leaks = (known[at] == values[sides]) & (values[sides] != 0)
-    if column == "prompt":
-        leaks &= counts[at] < 0.1 * len(values) + 2
-        same = np.flatnonzero(leaks)
-        texts = np.sort(table["text"][~sides])
-        mine = table["text"][sides][same]
-        leaks[same] = texts[np.minimum(np.searchsorted(texts, mine), len(texts) - 1)] != mine
-    chiefs = place[~sides][first[at]]
+    place = table["place"]
+    leaks, chiefs = _leaks(table, column, sides)
     examples = [
-        Example(int(p), math.nan, f"as in {found.named(int(q))}")
-        for p, q, leak in zip(place[sides], chiefs, leaks, strict=True)
-        if leak
+        Example(int(place[i]), math.nan, f"as in {found.named(int(place[j]))}")
+        for i, j in zip(found.to_tell(leaks), found.to_tell(chiefs), strict=True)
     ]
     if examples:
-        yield found.tell(code, severity, f"{len(examples):,} of {int(sides.sum()):,} records {says}", examples)
+        yield found.tell(code, severity, f"{len(leaks):,} of {int(sides.sum()):,} records {says}", examples)
 
 
 @check(
@@ -241,13 +250,14 @@ def same_prompt_other_answer(found: Found, t: DataThresholds) -> Iterator[Sighti
     place, prompt, text = table["place"][asked], table["prompt"][asked], table["text"][asked]
     again, chief = repeats(prompt)
     other = text[again] != text[chief]
+    again, chief = again[other], chief[other]
     examples = [
         Example(int(place[i]), math.nan, f"the prompt of {found.named(int(place[j]))}")
-        for i, j in zip(again[other], chief[other], strict=True)
+        for i, j in zip(found.to_tell(again), found.to_tell(chief), strict=True)
     ]
     if examples:
-        severity = WARN if found.share(len(examples)) > t.prompts_warn else INFO
-        message = f"{found.counted(len(examples))} answer an earlier prompt in another way"
+        severity = WARN if found.share(len(again)) > t.prompts_warn else INFO
+        message = f"{found.counted(len(again))} answer an earlier prompt in another way"
         yield found.tell("TPD131", severity, message, examples, prompts_warn=t.prompts_warn)
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from trainproof.preflight.checks.audio import clips, told
 from trainproof.preflight.checks.registry import FAIL, INFO, WARN, check
-from trainproof.preflight.checks.sameness import repeats
 from trainproof.preflight.found import Example, Found
+from trainproof.preflight.spill import repeats
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.thresholds import DataThresholds
 
