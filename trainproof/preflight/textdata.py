@@ -39,7 +39,7 @@ LEAST_ECHO = 40
 #: characters of a text from which on it may be called repetitive, and of the probes that are looked for in what stands before
 LEAST_REPEATING, PROBE = 200, 40
 #: characters of a probe that is found sooner; what it does not find, no longer one does
-SHORT_PROBE = 12
+SHORT_PROBE = 16
 #: characters of an answer from which on it is no single sign
 LEAST_PLAIN = 40
 _REFUSALS = (
@@ -60,8 +60,8 @@ _IDENTITY = (
 _PREFIX = re.compile(
     r"\s*(?:###? ?(?:Response|Assistant|Instruction|Human)|Assistant|ASSISTANT|Human|HUMAN|User|USER|GPT|Bot|AI) ?:"
 )
-#: what those, and refusals, begin with; or with white space, none of which is beyond the Basic Multilingual Plane's first quarter
-_FIRST = frozenset("#AHUGBIS").union(filter(str.isspace, map(chr, range(0x4000))))
+#: what those, and refusals, begin with
+_HEADS = frozenset(("##", "As", "AS", "Hu", "HU", "Us", "US", "GP", "Bo", "AI", "I'", "I’", "I ", "So"))
 
 
 class _Batch:
@@ -141,14 +141,18 @@ class TextCollector:
             return
         places, answers = range(first, first + len(turns)), [each[-1] for each in turns]
         self._shape(places, records[0].shape)
-        for place, each, answer in zip(places, turns, answers, strict=True):
-            length = len(answer)
-            if answer[0] in _FIRST or length < LEAST_PLAIN:
-                self._head(place, answer)
-            if answer.startswith(each[-2]):
-                self._echo(place, each)
-            if length >= LEAST_REPEATING and _may_repeat(answer, SHORT_PROBE):
-                self._loop(place, answer)
+        for i in [
+            i
+            for i, answer in enumerate(answers)
+            if answer[:2] in _HEADS or len(answer) < LEAST_PLAIN or answer[0].isspace()
+        ]:
+            self._head(places[i], answers[i])
+        for i in [i for i, each in enumerate(turns) if each[-1].startswith(each[-2])]:
+            self._echo(places[i], turns[i])
+        for i in [
+            i for i, answer in enumerate(answers) if len(answer) >= LEAST_REPEATING and _may_repeat(answer, SHORT_PROBE)
+        ]:
+            self._loop(places[i], answers[i])
         texts = list(map("\n".join, turns))
         batch = self._batch
         batch.places += places
