@@ -6,11 +6,14 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.preflight.helpers import codes, jsonl, judged, rows_told
+from tests.preflight.helpers import EVERYTHING, codes, jsonl, judged, rows_told
 from tools.speech_faults import clean_items, write_pack
 from tools.text_faults import clean_pairs
+from trainproof.preflight.checks.transcripts import rate_outlier
+from trainproof.preflight.found import DataFile, Found, Partial, place_of
 from trainproof.readers import source
 from trainproof.thresholds import DataThresholds
 
@@ -60,3 +63,22 @@ def test_a_voice_of_few_clips(rare: int, told: bool, tmp_path: Path) -> None:
     (tmp_path / "metadata.csv").write_text("audio_file|text|speaker_name\n" + "".join(rows), encoding="utf-8")
     report, _ = judged(tmp_path)
     assert ("TPD243" in codes(report)) is told
+
+
+def test_each_voice_has_a_rate_of_its_own() -> None:
+    """One voice speaks three times as fast as the other; only the clip that is unlike its voice's is told."""
+    speech = np.full(60, 4.0)
+    fast = np.arange(60) % 2 == 0
+    characters = np.where(fast, 90, 30) + np.arange(60) % 5
+    characters[7] = 92  # of the slow voice
+    part = Partial()
+    part.add_table(
+        "clips",
+        place=np.arange(60) + place_of(0, 1),
+        characters=characters,
+        speech=speech,
+        speaker=fast.astype(np.int64),
+    )
+    found = Found("speech", [DataFile("a")], part, EVERYTHING)
+    (told,) = rate_outlier(found, DataThresholds())
+    assert [point.line for point in told.evidence] == [8]

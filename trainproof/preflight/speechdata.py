@@ -32,7 +32,6 @@ class SpeechCollector:
         self.out = Partial(options.keep)
         self._rows: list[tuple[float, ...]] = []
         self._keys: list[tuple[int, ...]] = []
-        self._speakers: list[str] = []
         self._labels = Labels(options.tokenizer) if options.trainer else None
 
     def collect(self, file: int, clips: Sequence[Clip]) -> Partial:
@@ -79,9 +78,10 @@ class SpeechCollector:
                 _number(said) if said else 0,
                 len(text.strip()),
                 _number(os.path.basename(name)),
+                _number(clip.speaker),
             )
         )
-        self._speakers.append(clip.speaker[:64])
+        out.count("speakers", clip.speaker[:64])
 
     def _text(self, place: int, text: str) -> None:
         out = self.out
@@ -109,7 +109,7 @@ class SpeechCollector:
         columns = {name: numbers[:, i] for i, name in enumerate(_COLUMNS[:-3])}
         self.out.add_table(
             "clips", place=keys[:, 0], digest=keys[:, 1], shape=keys[:, 2], signs=keys[:, 3], text=keys[:, 4],
-            characters=keys[:, 5], name=keys[:, 6], speaker=np.array(self._speakers, "U64"), **columns,
+            characters=keys[:, 5], name=keys[:, 6], speaker=keys[:, 7], **columns,
         )  # fmt: skip
 
 

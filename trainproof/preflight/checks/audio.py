@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -416,10 +417,10 @@ def speaker_imbalance(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     False positives
     Packs of recognition, where many speakers say little: hence INFO.
     """
-    names, counts = np.unique(clips(found)["speaker"], return_counts=True)
-    if len(names) < 2:
+    counts: dict[str, int] = found.counters.get("speakers", Counter())
+    if len(counts) < 2:
         raise CannotTell("one speaker, or none named")
-    if counts.max() > t.speaker_times * counts.min():
-        rare = str(names[np.argmin(counts)])
-        message = f"the largest of {len(names):,} voices has {int(counts.max()):,} clips, {rare or 'one without a name'} has {int(counts.min()):,}"
+    most, rare = max(counts.values()), min(sorted(counts), key=counts.__getitem__)
+    if most > t.speaker_times * counts[rare]:
+        message = f"the largest of {len(counts):,} voices has {most:,} clips, {rare or 'one without a name'} has {counts[rare]:,}"
         yield seen(INFO, message, (), speaker_times=t.speaker_times)

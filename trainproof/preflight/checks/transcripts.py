@@ -40,13 +40,14 @@ def rate_outlier(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     rate = np.full(len(usable), np.nan)
     rate[usable] = np.log(table["characters"][usable] / table["speech"][usable])
     bad = np.zeros(len(usable), bool)
-    speakers = table["speaker"]
+    order = np.flatnonzero(usable)
+    order = order[np.argsort(table["speaker"][order], kind="stable")]
+    ends = np.flatnonzero(np.diff(table["speaker"][order])) + 1
     judged = False
-    for name in np.unique(speakers):
-        mine = usable & (speakers == name)
-        if np.count_nonzero(mine) >= t.rate_clips:
+    for mine in np.split(order, ends):
+        if len(mine) >= t.rate_clips:
             judged = True
-            bad |= mine & _far(rate, mine, t)
+            bad[mine] = _far(rate[mine], t)
     if not judged:
         raise CannotTell("too few clips of any speaker")
     limits = {"rate_z": t.rate_z, "rate_times": t.rate_times}
@@ -62,10 +63,9 @@ def rate_outlier(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     )
 
 
-def _far(rate: NDArray[Any], mine: NDArray[np.bool_], t: DataThresholds) -> NDArray[np.bool_]:
-    middle = float(np.median(rate[mine]))
-    spread = 1.4826 * float(np.median(np.abs(rate[mine] - middle)))
-    distance = np.abs(np.where(mine, rate, middle) - middle)
+def _far(rate: NDArray[Any], t: DataThresholds) -> NDArray[np.bool_]:
+    distance = np.abs(rate - np.median(rate))
+    spread = 1.4826 * float(np.median(distance))
     return np.asarray((distance > t.rate_z * spread) & (distance > math.log(t.rate_times)), bool)
 
 
