@@ -42,10 +42,13 @@ class Tokenizer(NamedTuple):
     template: str | None
     lowers: bool = False  # texts before they are looked up
 
-    def is_byte(self, token: int) -> bool:
-        """Whether a token is a byte that stands for a part of a character."""
-        piece = self.vocabulary.get(token, "")
-        return len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">")
+    def byte_tokens(self) -> frozenset[int]:
+        """The tokens that are bytes, which stand for parts of characters."""
+        return frozenset(
+            token
+            for token, piece in self.vocabulary.items()
+            if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">")
+        )
 
 
 def read_tokenizer(path: str) -> Tokenizer:

@@ -80,7 +80,10 @@ def byte_fallback(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting
     A few emoji: WARN from a share on, silent below it.
     """
     texts = texts_of(found)
-    shares = [sum(map(found.tokenizer.is_byte, text.ids)) / max(1, len(text.ids)) for text in texts]
+    single = found.tokenizer.byte_tokens()
+    if not single:
+        return
+    shares = [sum(map(single.__contains__, text.ids)) / max(1, len(text.ids)) for text in texts]
     total = math.fsum(share * len(text.ids) for share, text in zip(shares, texts, strict=True)) / max(
         1, sum(len(x.ids) for x in texts)
     )
