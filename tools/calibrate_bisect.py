@@ -3,14 +3,15 @@ what was named into docs/replay.md. Needs torch.
 
 python -m tools.calibrate_bisect            # print the table
 python -m tools.calibrate_bisect --write    # and write it
+python -m tools.calibrate_bisect --seed 100 # the same of other runs: seeds from 100 on
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
 import re
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,15 +118,19 @@ def table(trials: list[Trial]) -> list[str]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--write", action="store_true", help="write the table into docs/replay.md")
+    parser.add_argument("--seed", type=int, default=0, metavar="FIRST", help="the first seed of each fault (default 0)")
+    own = parser.parse_args()
     trials = []
     for fault, count in TRIALS.items():
-        for seed in range(count):
+        for seed in range(own.seed, own.seed + count):
             with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
                 trials.append(trial(fault, seed, Path(folder)))
             print(*trials[-1], flush=True)
     text = "\n".join(table(trials))
     print(text)
-    if "--write" in sys.argv[1:]:
+    if own.write:
         page = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(re.sub(f"(?s){BEGIN}.*{END}", lambda _: f"{BEGIN}\n{text}\n{END}", page), encoding="utf-8")
 

@@ -17,6 +17,7 @@ from trainproof.experiments import Cause, Collapse, Experiment
 from trainproof.judge import Settings, check_selectors, report_of
 from trainproof.output import print_text, tell, write_whole
 from trainproof.record.tape import Tape
+from trainproof.replay.counterfactuals import Change, Try, told
 from trainproof.replay.replaying import Segment, mismatch_once
 from trainproof.replay.worker import ask
 from trainproof.resume_command import job_settings
@@ -88,7 +89,7 @@ def _instrumented(own: BisectOptions) -> tuple[dict[str, Any], Experiment]:
 
 def _report(own: BisectOptions, answer: dict[str, Any], seen: Experiment, rules: Settings) -> RunReport:
     if answer["bad"] is not None:
-        step, level = answer["bad"]
+        step, level, _ = answer["bad"]
         kind, interval, shard, batches, samples, why = answer["cause"]
         cause = Cause(kind, (interval[0], interval[1]), shard, tuple(batches), tuple(samples), why)
         value = next((t[3] for t in answer["tries"] if t[1] == step and not any(t[2])), level)
@@ -107,7 +108,7 @@ def _report(own: BisectOptions, answer: dict[str, Any], seen: Experiment, rules:
         else [shlex.join([*command, "--try", json.dumps([t[0], t[1], t[2]])]) for t in answer["tries"]]
     )
     facts: dict[str, str | int | float | bool] = {"replays": len(answer["tries"]), "replayed steps": answer["steps"]}
-    facts |= {f"counterfactual {i}": _told(t) for i, t in enumerate(answer["tries"], 1)}
+    facts |= {f"counterfactual {i}": told(_attempt(t)) for i, t in enumerate(answer["tries"], 1)}
     subject = Subject(own.run, "recording", "bisected", seen.last, facts=facts, repeat=(shlex.join(command), *tries))
     report = judge_apart("experiment", seen, subject, rules, ("TP108", "TP109").__contains__)
     if seen.bisected and seen.collapse is None:
@@ -117,28 +118,19 @@ def _report(own: BisectOptions, answer: dict[str, Any], seen: Experiment, rules:
     return report
 
 
-def _told(attempt: list[Any]) -> str:
-    start, until, (shards, batches, samples, only, rate, shift), value, collapsed = attempt
-    what = "; ".join(
-        f"{name} {', '.join(map(str, some))}"
-        for name, some in (("shards", shards), ("batches", batches), ("samples", samples))
-        if some
-    )
-    how = f"all but {what or 'nothing'} replaced" if only else f"{what} replaced" if what else "as it was"
-    how += f", the rate held at {rate:g}" if rate is not None else ""
-    how += f", on the batches of {shift} later" if shift else ""
-    return f"steps {start + 1} to {until}, {how}: held-out loss {value:.4g}, {'collapsed' if collapsed else 'healthy'}"
+def _attempt(said: list[Any]) -> Try:
+    start, until, change, value, collapsed = said
+    return Try(start, until, Change.of(change), value, collapsed)
 
 
 def _try(own: BisectOptions) -> int:
     """One counterfactual again, as a report names it."""
     try:
-        start, until, change = json.loads(own.attempt or "")
-        shards, batches, samples, only, rate, shift = change
+        start, until, said = json.loads(own.attempt or "")
+        change = Change.of(said)
+        start, until = int(start), int(until)
     except (ValueError, TypeError):
         raise UsageError("--try: expected [START, UNTIL, CHANGE] as a report of bisect has it") from None
     value = ask("try", {"folder": own.run, "job": own.job, "start": start, "until": until, "change": change})
-    print_text(
-        _told([start, until, [shards, batches, samples, only, rate, shift], value["value"], value["collapsed"]]) + "\n"
-    )
+    print_text(told(Try(start, until, change, value["value"], value["collapsed"])) + "\n")
     return 0

@@ -243,12 +243,13 @@ def record(**options: Any) -> int:
 @click.option("--steps", metavar="FIRST-LAST", help="Replay these steps, whatever was found.")
 @click.option("--job", metavar="JOB", help="Where the job is now; default: where it was recorded.")
 @click.option("--plan", "plan_file", metavar="FILE", help="Write the list of batches to leave out.")
+@click.option("--cause", is_flag=True, help="Seek what a confirmed finding is owed to: other data, checkpoints, rates.")
 @_reporting
 def replay(**options: Any) -> int:
     """Run a segment of a recorded run again, twice, and say whether it comes out bit for bit as it was recorded."""
     from trainproof.replay_command import run_replay
 
-    own = {name: options.pop(name) for name in ("run", "finding", "steps", "job", "plan_file")}
+    own = {name: options.pop(name) for name in ("run", "finding", "steps", "job", "plan_file", "cause")}
     return run_replay(**own, shared=options)
 
 

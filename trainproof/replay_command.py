@@ -16,14 +16,18 @@ import msgspec
 from trainproof.apart import Subject, judge_apart
 from trainproof.command import Options, check_outputs, finish, settings_of
 from trainproof.errors import UsageError
-from trainproof.experiments import Experiment
+from trainproof.experiments import Cause, Experiment
 from trainproof.judge import Settings, check_selectors, judge_run, report_of
 from trainproof.output import tell, write_whole
 from trainproof.record.tape import Tape
+from trainproof.replay.causes import cause_of
+from trainproof.replay.counterfactuals import Try, told
 from trainproof.replay.replaying import Replayed, Segment, frame_of, plan, replay, segment_around
 from trainproof.replay.worker import ask
 from trainproof.resume_command import job_settings
 from trainproof.verdict import Finding, RunReport, Severity, Verdict, fold_severities
+
+CONFIRMED = "CONFIRMED"
 
 
 def run_record(
@@ -62,9 +66,16 @@ def run_record(
 
 
 def run_replay(
-    run: str, finding: str | None, steps: str | None, job: str | None, plan_file: str | None, shared: Mapping[str, Any]
+    run: str,
+    finding: str | None,
+    steps: str | None,
+    job: str | None,
+    plan_file: str | None,
+    cause: bool,
+    shared: Mapping[str, Any],
 ) -> int:
-    """Replay the segment around a finding; the exit code. Raises TrainproofError."""
+    """Replay the segment around a finding, and where it is confirmed and `cause` is asked for, seek what it is owed to; the exit code. Raises
+    TrainproofError."""
     options = Options(paths=(run,), **shared)
     check_outputs(options)
     rules = settings_of(options)
@@ -81,9 +92,26 @@ def run_replay(
         tell(
             f"{plan_file}: the batches of steps {window.start} to {window.stop - 1}; leave them out with trainproof.SkippingDataLoader"
         )
-    tell(f"replaying steps {segment.start + 1} to {segment.until} of {job or tape.job}, twice")
-    report = report_of([_report(run, tape, replay(tape, segment, job), sought, rules)], "replay")
-    return finish(report, options, (run,))
+    tell(
+        f"replaying steps {segment.start + 1} to {segment.until} of {job or (tape.script.file if tape.script else tape.job)}, twice"
+    )
+    judged = _report(run, tape, replay(tape, segment, job), sought, rules)
+    if cause and sought is not None and (judged.reason or "").startswith(CONFIRMED):
+        judged = _with_cause(judged, *cause_of(tape, segment, sought, job, rules))
+    return finish(report_of([judged], "replay"), options, (run,))
+
+
+def _with_cause(judged: RunReport, cause: Cause, tries: list[Try]) -> RunReport:
+    words = ("flagged again", "not flagged")
+    facts = {f"counterfactual {i}": told(one, "last loss", words) for i, one in enumerate(tries, 1)}
+    first, last = cause.interval
+    why = f"{cause.kind}, in steps {first + 1} to {last}: {cause.why}"
+    return msgspec.structs.replace(
+        judged,
+        facts={**judged.facts, "cause": why, **facts},
+        reason=f"{judged.reason}; cause: {why}",
+        repeat=tuple(f"{command} --cause" for command in judged.repeat),
+    )
 
 
 def _sought(judged: RunReport, named: str | None) -> Finding | None:
@@ -165,7 +193,7 @@ def _word(replayed: Replayed, sought: Finding | None, rules: Settings) -> tuple[
         again = judge_run(replayed.frame, rules)
         for finding in (f for one in again.findings for f in (one, *one.related)):
             if finding.rule == sought.rule and finding.flagged_step == sought.flagged_step:
-                return f"CONFIRMED: {finding.rule} at step {finding.flagged_step}, the same bits", finding
+                return f"{CONFIRMED}: {finding.rule} at step {finding.flagged_step}, the same bits", finding
     return (
         f"INCONCLUSIVE: the same bits, and {sought.rule} is not flagged at step {sought.flagged_step} before the run's end",
         None,

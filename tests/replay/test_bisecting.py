@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 
 from tests.replay import jobs
 from trainproof.errors import InputError
+from trainproof.record.tape import Tape
 from trainproof.replay import bisecting
 from trainproof.replay.bisecting import bad_point
-from trainproof.replay.counterfactuals import Change, with_rows
+from trainproof.replay.counterfactuals import Bench, Change, Level, Try, told, with_rows
+from trainproof.replay.job import Target
 from trainproof.replay.worker import ask
 
 frameworks = pytest.mark.frameworks
@@ -32,11 +35,11 @@ def point(values: dict[int, float], bad: int | None = None) -> Any:
 
 
 def test_the_change_point_is_the_first_bad_evaluation() -> None:
-    assert point(evaluations(2.0, 1.5, 1.2, 1.1, 3.0, 3.1, 2.9)) == (50, pytest.approx((1.1 + 3.0) / 2))
+    assert point(evaluations(2.0, 1.5, 1.2, 1.1, 3.0, 3.1, 2.9)) == (50, pytest.approx((1.1 + 2.95) / 2))
     found = bad_point(evaluations(2.0, 1.5, 1.2, float("nan"), float("nan")))
     assert found is not None
     assert found.step == 40
-    assert point(evaluations(0.7, 0.25, 5.7, 0.71, 0.7, 0.7)) == (30, pytest.approx((0.25 + 0.705) / 2))
+    assert point(evaluations(0.7, 0.25, 5.7, 0.71, 0.7, 0.7)) == (30, pytest.approx((0.25 + 0.7) / 2))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +65,10 @@ def test_noise_is_no_collapse(count: int, noise: float, learned: float) -> None:
 
 
 def test_a_collapse_that_varies_wildly_is_dated_to_its_beginning() -> None:
-    assert point(evaluations(0.7, 0.1, 0.02, 723.2, 3.7e6, 20.0, 452.6, 0.85, 0.7)) == (40, pytest.approx(0.71))
+    assert point(evaluations(0.7, 0.1, 0.02, 723.2, 3.7e6, 20.0, 452.6, 0.85, 0.7)) == (
+        40,
+        pytest.approx((0.02 + 0.9875) / 2),
+    )
     assert point(evaluations(0.7, 0.1, 0.02, 6e4, 1e5, 2e5, 3e5, 4e5)) == (40, pytest.approx(0.71))
 
 
@@ -73,7 +79,7 @@ def test_the_user_says_where_it_is_bad() -> None:
         bad_point(evaluations(1.0, 2.0), 10)
 
 
-class Bench:
+class Culprits:
     """Collapses where at least `needed` of the culprits are trained on."""
 
     def __init__(self, culprits: set[int], items: list[int], needed: int = 1) -> None:
@@ -87,7 +93,7 @@ class Bench:
 
 
 def proved(culprits: set[int], count: int, needed: int = 1) -> tuple[list[int], int]:
-    bench: Any = Bench(culprits, list(range(count)), needed)
+    bench: Any = Culprits(culprits, list(range(count)), needed)
     found = bisecting._proved(bench, 0, 1, bench.items, lambda some: Change(batches=tuple(some)))
     return found, bench.count
 
@@ -110,6 +116,71 @@ def test_of_several_no_single_one_is_named(culprits: set[int]) -> None:
 def test_where_it_takes_several_no_single_one_is_named(culprits: set[int]) -> None:
     found, _ = proved(culprits, 41, needed=len(culprits))
     assert found == [] or set(found) >= culprits
+
+
+def test_a_counterfactual_is_told() -> None:
+    change = Change(batches=(3, 4, 5, 9), only=True, shift=20)
+    said = told(Try(20, 30, change, 1.5, True))
+    assert (
+        said
+        == "steps 21 to 30, all but batches 3-5, 9 replaced, on the batches of 20 later: held-out loss 1.5, collapsed"
+    )
+    said = told(Try(20, 30, Change(rate=0.1), 1.5, False), "last loss", ("flagged again", "not flagged"))
+    assert said == "steps 21 to 30, as it was, the rate held at 0.1: last loss 1.5, not flagged"
+    assert Change.of([["a"], [], [], 0, None, 2]) == Change(shards=("a",), shift=2)
+    with pytest.raises((TypeError, ValueError)):
+        Change.of([1, 2])
+
+
+class Rated:
+    """Collapses where the rate is above a limit."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+
+    def collapsed(self, start: int, until: int, change: Change) -> bool:
+        assert start < until
+        return change.rate is None or change.rate > self.limit
+
+
+@pytest.mark.parametrize(
+    ("rates", "limit", "kind"),
+    [
+        ([0.1, 0.1, 9.0], 0.1, "LEARNING RATE"),
+        ([1.0, 1.0, 1.0], 0.1, "LEARNING RATE"),
+        ([1.0, 1.0, 1.0], 0.01, "STATE"),
+    ],
+)
+def test_the_rate_is_held_or_cut_where_it_did_not_rise(rates: list[float], limit: float, kind: str) -> None:
+    tape: Any = SimpleNamespace(steps={i: {"lr": rate} for i, rate in enumerate(rates, 1)})
+    bench: Any = Rated(limit)
+    assert bisecting.not_data(bench, tape, 1, 3).kind == kind
+
+
+@frameworks
+def test_what_is_near_the_level_is_trained_on_and_looked_at_again(tmp_path: Path) -> None:
+    job = f"{EXAMPLES / 'mlp.py'}:make"
+    request = {
+        "named": job,
+        "settings": {"poison": False},
+        "out": str(tmp_path / "run"),
+        "until": 20,
+        "checkpoint_every": 20,
+    }
+    ask("record", request)
+    tape = Tape(tmp_path / "run")
+
+    def value(level: Level) -> tuple[float, bool, int]:
+        bench = Bench(tape.checkpoints(), Target(job, {"poison": False}), None, level, 10)
+        bench.collapsed(0, 10, Change(batches=(99,)))
+        return bench.tries[0].value, bench.tries[0].collapsed, bench.steps
+
+    at_10, collapsed, steps = value(Level(0.0))
+    assert (collapsed, steps) == (True, 10)
+    later, collapsed, steps = value(Level(at_10 - 0.01, 0.02, 40))
+    assert (collapsed, steps) == (False, 50)
+    assert later < at_10 - 0.01
+    assert value(Level(at_10 - 0.03, 0.02, 40)) == (at_10, True, 10)
 
 
 @frameworks

@@ -13,6 +13,7 @@ import pytest
 
 from tests.commands import runner
 from tests.replay import jobs
+from tools import trial_jobs
 from trainproof.errors import InputError
 from trainproof.record.storage import load_state
 from trainproof.record.tape import Tape
@@ -125,6 +126,25 @@ def test_a_finding_is_confirmed_planned_around_and_refused_elsewhere(
     ran = run(*command)
     assert ran.code == 2
     assert ran.run["reason"].startswith("NOT COMPARABLE: machine was not ")
+
+
+@frameworks
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [("flipped_labels", "DATA,"), ("data_and_state", "DATA x STATE,"), ("lr_pulse", "LEARNING RATE,")],
+)
+def test_the_cause_of_a_finding_is_decided_by_intervention(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], fault: str, kind: str
+) -> None:
+    run, folder = runner(monkeypatch, capfd), tmp_path / "run"
+    settings = {"fault": fault, "seed": 0}
+    recorded(folder, f"{trial_jobs.__file__}:make", steps=110, checkpoint_every=20, settings=settings, keyed=0)
+    ran = run("replay", str(folder), "--finding", "TP203", "--cause", "--output-format", "json", "--no-html")
+    assert (ran.code, ran.run["verdict"]) == (1, "FAIL")
+    assert ran.run["reason"].startswith("CONFIRMED: TP203 at step ")
+    assert ran.run["facts"]["cause"].startswith(kind)
+    assert "counterfactual 1" in ran.run["facts"]
+    assert ran.run["repeat"][0].endswith(" --cause")
 
 
 @frameworks

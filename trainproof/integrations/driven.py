@@ -16,9 +16,12 @@ from typing import Any
 
 from trainproof.errors import InputError
 from trainproof.replay.job import StepResult
+from trainproof.replay.runner import copied
 
 #: given to the loop in the place of a batch: go on without training on it
 SKIP = object()
+#: batches that were gone past, kept to take the place of others
+MOST_PASSED = 64
 
 
 class _Stopped(BaseException):
@@ -88,6 +91,7 @@ class DrivenJob(ABC):
     def __init__(self, build: Callable[[], Any], save_every: int = 0) -> None:
         self.build, self.save_every = build, save_every
         self._loop: Loop | None = None
+        self._passed: list[Any] = []
         self._start(None, 0)
         if save_every:
             self.save, self.load = self._save, self._load
@@ -126,8 +130,32 @@ class DrivenJob(ABC):
         if cursor < self.cursor:
             self._start(None, 0)
         while self.cursor < cursor and self.loop.waiting:
-            self.loop.proceed(SKIP)
-            self.cursor += 1
+            self._passed = [*self._passed, self._pass()][-MOST_PASSED:]
+
+    def benign(self, cursor: int) -> Any:
+        """One of the batches before the place that the job went to. Raises InputError where there are none."""
+        if not self._passed:
+            raise InputError("nothing was trained on before this checkpoint that could take the place of a batch")
+        return copied(self._passed[cursor % len(self._passed)])
+
+    def fetch(self, cursor: int, steps: int) -> list[Any]:
+        """The micro-batches of so many steps from number `cursor` on. The job must go to another place after this."""
+        self.seek(cursor)
+        last, found = self.steps() + steps, []
+        while self.steps() < last and self.loop.waiting:
+            found.append(self._pass())
+        return found
+
+    def _pass(self) -> Any:
+        """The micro-batch that the loop waits with, and on to the next one without training on it."""
+        batch = copied(self.loop.batch)
+        self.loop.proceed(SKIP)
+        self.cursor += 1
+        return batch
+
+    def close(self) -> None:
+        """End the loop."""
+        self.loop.stop()
 
     @property
     def loop(self) -> Loop:

@@ -52,8 +52,13 @@ def fingerprint(source: str | None = None, optimizer: Any = None, model: Any = N
             *({k: group.get(k) for k in ("fused", "foreach")} for group in groups),
         ]
     if source is not None and Path(source).is_file():
-        found["code"] = hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16]
+        found["code"] = code_of(source)
     return found
+
+
+def code_of(source: str | Path) -> str:
+    """64 bits of SHA-256 of the training code."""
+    return hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16]
 
 
 def _compiled(model: Any) -> bool:

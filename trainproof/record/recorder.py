@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from trainproof.output import tell
 from trainproof.record.digests import digest, quick_hashes
 from trainproof.record.fingerprint import fingerprint
 from trainproof.record.framework import torch
-from trainproof.record.rng import capture_rng
+from trainproof.record.goal import Goal, script_of_process
+from trainproof.record.rng import capture_rng, restore_rng
 from trainproof.record.storage import place_of, write_checkpoint
 from trainproof.record.tape import TapeWriter
 
@@ -49,6 +50,9 @@ class Recorder:
     further parts of the state, objects with state_dict(). checkpoint_every: optimizer steps between checkpoints, 0 for none; the first is
     taken before the first step. hashes: of every parameter after every step. header: what else the first row says.
 
+    Under `trainproof replay` the same script makes the same recorder, which then goes past the batches before a checkpoint, puts the state
+    back, and ends the script at the last step that is wanted (trainproof.record.goal).
+
     Raises InputError when the folder holds a recording already or cannot be written. Later a full disk ends the recording with a warning,
     never the training.
     """
@@ -66,8 +70,9 @@ class Recorder:
         source: str | None = None,
         header: Mapping[str, Any] | None = None,
     ) -> None:
-        self.folder = Path(folder)
         self.rank = int(os.environ.get("RANK", "0"))
+        self.goal = Goal.of_environment() if "job" not in (header or {}) else None
+        self.folder = Path(folder) if self.goal is None else self.goal.out
         if (self.folder / f"steps-{self.rank}.jsonl").exists():
             raise InputError(f"{folder}: holds a recorded run already; name another folder")
         self.parts = {
@@ -76,8 +81,11 @@ class Recorder:
             **({"scheduler": scheduler} if scheduler is not None else {}),
             **(stateful or {}),
         }
-        self.checkpoint_every, self.hashes = checkpoint_every, hashes
-        self.steps, self.cursor = 0, 0
+        self.checkpoint_every, self.hashes = checkpoint_every if self.goal is None else 0, hashes
+        self.steps, self.cursor, self._passes = 0, 0, 0
+        self._epoch = (0, 0, 0)
+        #: (micro-batch, states of the generators before it was fetched) of the pass, and where a batch is fetched ahead
+        self._marks: dict[str, tuple[int, dict[str, Any], list[Any]]] = {}
         named = (
             [(name, p) for name, p in model.named_parameters() if p.requires_grad]
             if hasattr(model, "named_parameters")
@@ -91,13 +99,17 @@ class Recorder:
         self._digests: list[str] = []
         self._ids: list[Any] = []
         self._open: Step | None = None
-        self.fingerprint = fingerprint(source, optimizer, model)
+        script = script_of_process() if "job" not in (header or {}) else None
+        self.fingerprint = fingerprint(source or (script["file"] if script else None), optimizer, model)
         about = {
             "rank": self.rank,
             "tensors": self._names if hashes else [],
             "fingerprint": self.fingerprint,
+            **({"script": script} if script else {}),
             **(header or {}),
         }
+        if self.goal is not None:
+            self.goal.check(self.fingerprint)
         self._tape: TapeWriter | None = TapeWriter(self.folder, about, self.rank)
         # after the update, since a closure makes the gradients within it; no optimizer changes them
         if hasattr(optimizer, "register_step_post_hook"):
@@ -105,16 +117,53 @@ class Recorder:
 
     # what a training loop calls
 
+    def epochs(self, count: int) -> Iterator[int]:
+        """0 to count - 1; a replay begins with the epoch of its checkpoint, and runs nothing of those before."""
+        first = 0
+        if self.going:
+            first, self._passes, self.cursor = self._stream().get("epoch", (0, 0, 0))
+        for epoch in range(first, count):
+            self._epoch = (epoch, self._passes, self.cursor)
+            yield epoch
+
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """The loader's batches; each is digested, and the state before the first, and before every `checkpoint_every`-th step, is kept."""
-        batches = iter(loader)
-        while True:
-            self.checkpoint_if_due()
-            batch = next(batches, _END)
-            if batch is _END:
-                return
-            self.fetched(batch)
-            yield batch
+        """The loader's batches; each is digested, and the state before the first, and before every `checkpoint_every`-th step, is kept. A
+        replay goes past those before its checkpoint, pass after pass, before it gives any."""
+        more = True
+        while more:
+            self.before_fetch(begins=generators_of(loader))
+            more = False
+            for batch in loader:
+                more = self.going
+                if more:
+                    self.passed()
+                else:
+                    self.fetched(batch)
+                    yield batch
+                self.before_fetch()
+            more = more and self.going
+
+    @property
+    def going(self) -> bool:
+        """Whether this is a replay that has not come to its checkpoint yet: nothing is trained on."""
+        return self.goal is not None and not self.goal.reached
+
+    def before_fetch(self, begins: Sequence[Any] | None = None, ahead: bool = False) -> None:
+        """To be called before batches are fetched: keeps the state where a checkpoint is due; in a replay, puts it back where it was kept.
+        begins: a pass over the data begins, whose order these generators draw too. ahead: a batch more is fetched than is trained on."""
+        self._passes += begins is not None
+        if self.going:
+            self._go(begins or ())
+            return
+        if self.checkpoint_every and begins is not None:
+            self._marks = {"pass": (self.cursor, capture_rng(), [one.get_state() for one in begins])}
+        self.checkpoint_if_due()
+        if self.checkpoint_every and ahead and (self.steps + 1) % self.checkpoint_every == 0:
+            self._marks["ahead"] = (self.cursor, capture_rng(), [])
+
+    def passed(self) -> None:
+        """Note a batch that a replay goes past."""
+        self.cursor += 1
 
     def fetched(self, batch: Any, ids: Iterable[Any] | None = None) -> None:
         """Note a batch: its digest, and the samples that are in it."""
@@ -126,13 +175,21 @@ class Recorder:
     @contextmanager
     def step(self) -> Iterator[Step]:
         """Record one step; a step in which the optimizer does not step is a micro-batch of the one that follows."""
-        step = self._open or Step()
-        self._updated = False
-        yield step
-        self._open = step
-        if self._updated:
-            self._write(step)
+        yield self.opened()
+        self.ended()
+
+    def opened(self) -> Step:
+        """A micro-batch begins; the step that it belongs to."""
+        self._open, self._updated = self._open or Step(), False
+        return self._open
+
+    def ended(self) -> None:
+        """A micro-batch, and the update where there was one, is done."""
+        if self._updated and self._open is not None:
+            self._write(self._open)
             self._open = None
+            if self.goal is not None:
+                self.goal.end_if_done(self.steps)
 
     def evaluated(self, **metrics: float) -> None:
         """Numbers of an evaluation after the steps so far: eval_loss=..., eval_accuracy=..."""
@@ -148,7 +205,9 @@ class Recorder:
     def checkpoint(self) -> None:
         """Keep the whole state now, before the next batch is fetched."""
         state = {name: part.state_dict() for name, part in self.parts.items()}
-        state |= {"rng": capture_rng(), "stream": {"cursor": self.cursor, "step": self.steps}}
+        stream = {"cursor": self.cursor, "step": self.steps, "passes": self._passes, "epoch": self._epoch}
+        stream["marks"] = list(self._marks.values())
+        state |= {"rng": capture_rng(), "stream": stream}
         place = place_of(self.folder / "checkpoints" / f"step-{self.steps:08d}", self.rank)
         try:
             write_checkpoint(place, state, {"step": self.steps, "cursor": self.cursor, "fingerprint": self.fingerprint})
@@ -162,7 +221,31 @@ class Recorder:
 
     # how it does it
 
+    def _stream(self) -> dict[str, Any]:
+        """Where the checkpoint of a replay lies in the data."""
+        stream: dict[str, Any] = self.goal.state(self.rank)["stream"] if self.goal is not None else {}
+        return stream
+
+    def _go(self, generators: Sequence[Any]) -> None:
+        """In a replay, before a fetch: the generators are what they were where that is known; at the checkpoint, the whole state is."""
+        stream = self._stream()
+        for cursor, rng, states in stream.get("marks", ()):
+            if cursor == self.cursor:
+                restore_rng(rng)
+                for generator, state in zip(generators, states, strict=False):
+                    generator.set_state(state)
+        if self.goal is not None and (self.cursor, self._passes) == (stream["cursor"], stream.get("passes")):
+            self.goal.reached, self.steps = True, stream["step"]
+            state = self.goal.state(self.rank)
+            for name, part in self.parts.items():
+                part.load_state_dict(state[name])
+            for tensor in self._tensors:
+                tensor.grad = None
+            restore_rng(state["rng"])
+
     def _after_update(self, *_: Any) -> None:
+        if self.going:
+            return
         self._updated = True
         self._rate = float(self._optimizer.param_groups[0]["lr"])
         grads = [p.grad if p.grad is not None else p.new_zeros(()) for p in self._tensors]
@@ -200,7 +283,11 @@ class Recorder:
             self._tape = None
 
 
-_END = object()
+def generators_of(loader: Any) -> list[Any]:
+    """The generators of its own from which a DataLoader draws the order of its data."""
+    sampler = getattr(loader, "sampler", None)
+    found = [getattr(one, "generator", None) for one in (loader, sampler)]
+    return list({id(one): one for one in found if hasattr(one, "get_state")}.values())
 
 
 def _listed(ids: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,15 @@ from trainproof.record.storage import MANIFEST, place_of
 KIND = "trainproof recording 1"
 #: ranks that are looked for: one machine's
 MOST_RANKS = 1024
+
+
+class Script(NamedTuple):
+    """A script that recorded itself: its file, the module that it was run as, if it was, its arguments, and the folder that it ran in."""
+
+    file: str
+    module: str | None
+    arguments: list[str]
+    folder: str
 
 
 class TapeWriter:
@@ -59,9 +68,10 @@ class Tape:
         self.fingerprint: dict[str, Any] = _of(dict, self.header.get("fingerprint"))
         self.settings: dict[str, Any] = _of(dict, self.header.get("settings"))
         self.tensors = [str(name) for name in _of(list, self.header.get("tensors"))]
-        told = [row for row in rows[1:] if _number(row.get("step"), int)]
-        self.steps: dict[int, dict[str, Any]] = {row["step"]: row for row in told if _is_step(row)}
-        self.evaluations = {row["step"]: float(row["eval_loss"]) for row in told if _number(row.get("eval_loss"))}
+        #: of steps and of evaluations, in the order in which they were written
+        self.rows = [row for row in rows[1:] if _number(row.get("step"), int)]
+        self.steps: dict[int, dict[str, Any]] = {row["step"]: row for row in self.rows if _is_step(row)}
+        self.evaluations = {row["step"]: float(row["eval_loss"]) for row in self.rows if _number(row.get("eval_loss"))}
         self.hashes, self.norms = self._by_tensor(folder / f"tensors-{rank}.bin")
 
     def _told(self, name: str, kind: type) -> Any:
@@ -74,6 +84,16 @@ class Tape:
         """The job that was recorded, as it was named."""
         named: str | None = self._told("job", str)
         return named
+
+    @property
+    def script(self) -> Script | None:
+        """The script that recorded itself; None for a job."""
+        told = self._told("script", dict)
+        if self.job is not None or told is None or not isinstance(told.get("file"), str):
+            return None
+        arguments, module, folder = _of(list, told.get("arguments")), told.get("module"), told.get("folder")
+        arguments = [one for one in arguments if isinstance(one, str)]
+        return Script(told["file"], module if isinstance(module, str) else None, arguments, str(folder))
 
     def job_now(self, named: str | None) -> str:
         """The job as the user names it now, else as it was recorded. Raises InputError where nobody says."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -13,7 +14,7 @@ from trainproof.errors import InputError
 from trainproof.experiments import Cause
 from trainproof.output import tell
 from trainproof.record.tape import Tape
-from trainproof.replay.counterfactuals import Bench, Change, shard_of
+from trainproof.replay.counterfactuals import Bench, Change, Level, shard_of
 from trainproof.replay.job import Target
 from trainproof.thresholds import ExperimentThresholds
 
@@ -21,13 +22,19 @@ T = TypeVar("T")
 LIMITS = ExperimentThresholds()
 #: evaluations before the bad point; evaluations after which a level is no surer, since they are not independent
 LEAST_BEFORE, SURE = 2, 3
+#: changes before the bad point whose largest rise is how the course swings
+RECENT = 6
+#: evaluations after which a counterfactual that was near the level is looked at again
+SETTLE = 2
 
 
 class Bad(NamedTuple):
-    """Where the held-out loss went bad: the first evaluation that is, and the level above which a run has collapsed."""
+    """Where the held-out loss went bad: the first evaluation that is, the level above which a run has collapsed, and how far from it one can
+    be sure."""
 
     step: int
     level: float
+    unsure: float = 0.0
 
 
 def bad_point(evaluations: dict[int, float], bad: int | None = None) -> Bad | None:
@@ -42,15 +49,15 @@ def bad_point(evaluations: dict[int, float], bad: int | None = None) -> Bad | No
             raise InputError(
                 f"--bad {bad}: expected a step with an evaluation before it and one from it on; evaluations: {steps}"
             )
-        level = float(values[:split].min() + values[split]) / 2
-        return Bad(steps[split], level) if values[split] > level else None
+        found = _Rise(float(values[:split].min()), float(values[split]), 0.0)
+        return found.bad(steps[split]) if found.high > found.low else None
     # how much worse than untrained it is says nothing, and would hide where it began
     ceiling = float(values[0] + max(values[0] - values.min(), abs(values[0]))) if len(values) else 0.0
     rises = [_rise(np.minimum(values, ceiling), split) for split in range(LEAST_BEFORE, len(values))]
-    found = max(rises, key=lambda rise: rise.high - rise.low, default=None)
-    if found is None or found.high - found.low < found.least:
+    most = max(rises, key=lambda rise: rise.high - rise.low, default=None)
+    if most is None or most.high - most.low < most.least:
         return None
-    return Bad(steps[LEAST_BEFORE + rises.index(found)], (found.low + found.high) / 2)
+    return most.bad(steps[LEAST_BEFORE + rises.index(most)])
 
 
 class _Rise(NamedTuple):
@@ -60,17 +67,31 @@ class _Rise(NamedTuple):
     high: float
     least: float
 
+    def bad(self, step: int) -> Bad:
+        return Bad(step, (self.low + self.high) / 2, LIMITS.unsure * (self.high - self.low))
+
 
 def _rise(values: np.ndarray, split: int) -> _Rise:
-    """What is bad stays bad: of the values from the split on, their median counts, so that a spike that passes is none."""
+    """What is bad stays bad: of the values from the split on, all but the lowest quarter count, so that a spike that passes is none; a single
+    value at the end counts only where all that was learned is lost."""
     lowest = split - LEAST_BEFORE + int(np.argmin(values[split - LEAST_BEFORE : split]))
     low, kept = float(values[lowest]), values[split:]
+    high = float(min(np.quantile(kept, LIMITS.rise_kept), values[split]))
+    if len(kept) == 1 and high < values[0]:
+        return _Rise(low, high, math.inf)
     # a falling loss has a trend, and what it rises by on its way is its noise; a level that n evaluations keep is surer than one
-    changes = np.diff(values[: lowest + 1])
+    changes, known = np.diff(values[: lowest + 1]), min(len(kept), SURE)
     ups = changes[changes > 0]
-    noise = stats.MAD_TO_SIGMA * stats.median(ups) / min(len(kept), SURE) ** 0.5 if len(ups) else 0.0
-    least = max(LIMITS.rise_noise * noise, LIMITS.rise_share * abs(low), LIMITS.rise_learned * (float(values[0]) - low))
-    return _Rise(low, float(min(stats.median(kept), values[split])), least)
+    noise = stats.MAD_TO_SIGMA * stats.median(ups) / known**0.5 if len(ups) else 0.0
+    swing = float(max(0.0, *changes[-RECENT:])) if len(changes) else 0.0
+    learned = SURE / known * (float(values[0]) - low)
+    least = (
+        LIMITS.rise_noise * noise,
+        LIMITS.rise_swing * swing,
+        LIMITS.rise_share * abs(low),
+        LIMITS.rise_learned * learned,
+    )
+    return _Rise(low, high, max(least))
 
 
 def run_bisect(folder: str, job: str | None, bad: int | None, budget: int) -> dict[str, Any]:
@@ -91,14 +112,15 @@ def run_try(folder: str, job: str | None, start: int, until: int, change: list[A
     bench = _bench(tape, job, found or Bad(until, float("inf")), 1)
     if start not in bench.places:
         raise InputError(f"{folder}: no checkpoint of step {start}")
-    shards, batches, samples, only, rate, shift = change
-    bench.collapsed(start, until, Change(tuple(shards), tuple(batches), tuple(samples), bool(only), rate, int(shift)))
+    bench.collapsed(start, until, Change.of(change))
     return {"value": bench.tries[0].value, "collapsed": bench.tries[0].collapsed}
 
 
 def _bench(tape: Tape, job: str | None, bad: Bad, budget: int) -> Bench:
     target = Target(tape.job_now(job), tape.settings)
-    return Bench(tape.checkpoints(), target, tape.keyed or 0, bad.level, budget)
+    gaps = np.diff(sorted(tape.evaluations))
+    level = Level(bad.level, bad.unsure, SETTLE * int(stats.median(gaps)) if len(gaps) else 0)
+    return Bench(tape.checkpoints(), target, tape.keyed, level, budget)
 
 
 def _search(bench: Bench, tape: Tape, bad: Bad) -> Cause:
@@ -113,9 +135,9 @@ def _search(bench: Bench, tape: Tape, bad: Bad) -> Cause:
             (last, bad.step),
             why="the collapse does not come back when the steps are done again; see trainproof replay",
         )
-    start = _bracket(bench, starts, bad.step)
+    start = bracket(bench, starts, bad.step)
     if start is None:
-        return _not_data(bench, tape, last, bad.step)
+        return not_data(bench, tape, last, bad.step)
     tell(f"it lies after the checkpoint of step {start}, and in the data")
     return _data(bench, tape, start, starts, bad.step)
 
@@ -126,7 +148,7 @@ def _healthy(tape: Tape, bad: Bad, step: int) -> bool:
     return not known or known[-1] <= bad.level
 
 
-def _bracket(bench: Bench, starts: Sequence[int], until: int) -> int | None:
+def bracket(bench: Bench, starts: Sequence[int], until: int) -> int | None:
     """The last checkpoint from which harmless data does not collapse: the trigger lies after it. None where there is none: it is not the
     data. What heals from a checkpoint heals from those before it, so a binary search finds it."""
     harmless = Change(only=True)
@@ -142,16 +164,21 @@ def _bracket(bench: Bench, starts: Sequence[int], until: int) -> int | None:
     return starts[low] if low >= 0 else None
 
 
-def _not_data(bench: Bench, tape: Tape, start: int, until: int) -> Cause:
-    before = tape.steps.get(start) or tape.steps[min(tape.steps)]
-    if "lr" in before and not bench.collapsed(start, until, Change(rate=float(before["lr"]))):
-        why = "harmless data collapses too, and with the learning rate held where it was the same data does not"
-        return Cause("LEARNING RATE", (start, until), why=why)
-    return Cause(
-        "STATE",
-        (start, until),
-        why="harmless data collapses too, from every healthy checkpoint, and with the learning rate held",
+def not_data(bench: Bench, tape: Tape, start: int, until: int) -> Cause:
+    """LEARNING RATE where the same data does no harm with the rate held, or with a tenth of it where it did not rise; else STATE."""
+    rates = {step: row["lr"] for step, row in tape.steps.items() if row.get("lr") is not None}
+    held = rates.get(start, rates.get(min(tape.steps)))
+    told = "held"
+    if held is not None:
+        rose = any(rate > held for step, rate in rates.items() if start < step <= until)
+        rate, told = (held, "held where it was") if rose else (held / 10, "cut to a tenth")
+        if not bench.collapsed(start, until, Change(rate=float(rate))):
+            why = f"harmless data does it too, and with the learning rate {told} the recorded data does not"
+            return Cause("LEARNING RATE", (start, until), why=why)
+    why = (
+        f"harmless data does it too, from every healthy checkpoint, and the recorded data with the learning rate {told}"
     )
+    return Cause("STATE", (start, until), why=why)
 
 
 def _data(bench: Bench, tape: Tape, start: int, starts: Sequence[int], until: int) -> Cause:
@@ -184,7 +211,11 @@ def _data(bench: Bench, tape: Tape, start: int, starts: Sequence[int], until: in
         single = _proved(
             bench, start, until, candidates, lambda some: Change(batches=tuple(batches), samples=tuple(some))
         )
-    kind, why = _kind(bench, tape, start, starts, until, Change(shards=within.shards, batches=tuple(sorted(batches))))
+    culprit = Change(shards=within.shards, batches=tuple(sorted(batches)))
+    # before the first evaluation the held-out loss is high whatever is trained on
+    others = [step for step in starts if min(tape.evaluations) <= step < start and step in tape.steps]
+    apart = list(dict.fromkeys((others[0], others[len(others) // 2]))) if others else []
+    kind, why = kind_of(bench, tape, start, apart, until, culprit)
     proof = f"replaced by harmless data the collapse does not come, with only it left it comes; {why}"
     return Cause(
         kind,
@@ -227,17 +258,16 @@ def _proved(
     return group if necessary and sufficient else []
 
 
-def _kind(bench: Bench, tape: Tape, start: int, starts: Sequence[int], until: int, culprit: Change) -> tuple[str, str]:
-    """DATA where the culprit collapses two other healthy checkpoints, the first and one in the middle; DATA x STATE where one of them trains
-    on it without a collapse; DATA, FROM THIS STATE where there are too few to say."""
-    # before the first evaluation the held-out loss is high whatever is trained on
-    first = min(tape.evaluations)
-    others = [step for step in starts if first <= step < start and step in tape.steps]
-    tried = dict.fromkeys((others[0], others[len(others) // 2])) if others else {}
+def kind_of(
+    bench: Bench, tape: Tape, start: int, others: Sequence[int], until: int, culprit: Change
+) -> tuple[str, str]:
+    """DATA where the culprit collapses two of the other healthy checkpoints; DATA x STATE where one of them trains on it without a collapse;
+    DATA, FROM THIS STATE where there are too few to say. Of several the first two of `others` are tried."""
+    tried = others[:2]
     for other in tried:
         shift = int(tape.steps[start]["cursor"]) - int(tape.steps[other]["cursor"])
         if not bench.collapsed(other, other + until - start, culprit._replace(only=True, shift=shift)):
-            return "DATA x STATE", f"the checkpoint of step {other} trains on it without a collapse"
+            return "DATA x STATE", f"on the same data it does not come from the checkpoint of step {other}"
     if len(tried) > 1:
-        return "DATA", f"it collapses the checkpoints of steps {' and '.join(map(str, tried))} too"
+        return "DATA", f"it does the same from the checkpoints of steps {' and '.join(map(str, tried))}"
     return "DATA, FROM THIS STATE", "too few other healthy checkpoints to say whether the state matters"

@@ -15,7 +15,7 @@ from trainproof.experiments import Cause
 from trainproof.record.storage import load_state
 from trainproof.record.tape import checkpoints_in
 from trainproof.replay.bisecting import bad_point
-from trainproof.replay.counterfactuals import Bench, Change, shard_of
+from trainproof.replay.counterfactuals import Bench, Change, Level, shard_of
 from trainproof.replay.job import Target
 from trainproof.replay.runner import Runner
 
@@ -29,7 +29,7 @@ def run_forensic(folder: str, job: str, settings: dict[str, Any], budget: int) -
     if len(places) < 2:
         raise InputError(f"{folder}: {len(places)} whole checkpoints of the recorder, needs two or more")
     benches = [
-        Bench(places, Target(job, {**settings, "order_seed": seed}), seed, 0.0, budget)
+        Bench(places, Target(job, {**settings, "order_seed": seed}), seed, Level(0.0), budget)
         for seed in range(1, CONFIRM_ORDERS + 1)
     ]
     values = {step: _value(benches[0], place) for step, place in places.items()}
@@ -37,7 +37,7 @@ def run_forensic(folder: str, job: str, settings: dict[str, Any], budget: int) -
     if bad is None:
         return {"bad": None, "cause": None, "tries": [], "steps": 0}
     for bench in benches:
-        bench.level = bad.level
+        bench.level = Level(bad.level)
     start = max(step for step in places if step < bad.step)
     cause = _search(benches, start, bad.step)
     return {

@@ -8,8 +8,9 @@ from typing import Any
 from trainproof.record.fingerprint import differences
 from trainproof.record.recorder import Recorder
 from trainproof.record.storage import load_state, place_of
+from trainproof.replay.counterfactuals import Change, apply_change
 from trainproof.replay.job import Target, make_job
-from trainproof.replay.runner import Edit, Runner
+from trainproof.replay.runner import Runner
 
 
 def run_recorded(
@@ -24,15 +25,16 @@ def run_recorded(
     hashes: bool = True,
     keyed: int | None = None,
     expected: dict[str, Any] | None = None,
-    edit: Edit | None = None,
+    change: list[Any] | None = None,
 ) -> dict[str, Any]:
     """Train until step `until` and record it into `out`.
 
     start: a checkpoint folder of the recorder to begin from. checkpoint_every, eval_every: steps, 0 for never. keyed: see Runner. expected:
-    the fingerprint that this process must have; where it has another, nothing is run. Returns `differences` from it, and the last `step`.
+    the fingerprint that this process must have; where it has another, nothing is run. change: a `Change` to train under, from `start` on.
+    Returns `differences` from the fingerprint, and the last `step`.
     """
     job = make_job(Target(named, settings))
-    runner = Runner(job, keyed=keyed, edit=edit)
+    runner = Runner(job, keyed=keyed)
     parts = dict(job.stateful)
     facts = {"total_steps": until} if start is None else {}
     header = {"job": named, "settings": settings, "keyed": keyed, "eval_every": eval_every, "facts": facts}
@@ -49,7 +51,10 @@ def run_recorded(
     found = differences(expected, recorder.fingerprint) if expected is not None else []
     if not found:
         if start is not None:
-            runner.restore(load_state(place_of(Path(start), recorder.rank)))
+            state = load_state(place_of(Path(start), recorder.rank))
+            if change is not None:
+                apply_change(runner, Change.of(change), int(state["stream"]["cursor"]), until - state["stream"]["step"])
+            runner.restore(state)
             recorder.steps, recorder.cursor = runner.step, runner.cursor
         _train(runner, recorder, until, eval_every)
     recorder.close()

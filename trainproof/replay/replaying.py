@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +14,18 @@ from trainproof.errors import InputError
 from trainproof.experiments import Mismatch
 from trainproof.frame import Frame
 from trainproof.readers.discover import read_logs
+from trainproof.record.fingerprint import code_of
+from trainproof.record.goal import DIFFERENCES
 from trainproof.record.tape import Tape
-from trainproof.replay.worker import ask
+from trainproof.replay.worker import ask, rerun
 
 #: of one step
 MOST_MICRO_BATCHES = 100_000
+#: the first step of a script's replay is another one: more likely than a fault is that something was not put back
+ASTRAY = (
+    "the script did not come back to where it was: state that its Recorder does not know, or an epoch that is not of rec.epochs(); "
+    "replay it from its first step to tell"
+)
 
 
 class Segment(NamedTuple):
@@ -54,16 +61,18 @@ def replay(tape: Tape, segment: Segment, job: str | None = None) -> Replayed:
     with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
         outs = Path(folder) / "first", Path(folder) / "second"
         for out in outs:
-            said = ask("record", request(tape, out, segment, job), ranks=tape.ranks)
-            if said["differences"]:
-                return Replayed(segment, tuple(said["differences"]), None, True, None)
+            differences = again(tape, out, segment, job)
+            if differences:
+                return Replayed(segment, tuple(differences), None, True, None)
         between = mismatch_of(outs[0], outs[1], segment, tape.ranks)
         mismatch = between or mismatch_of(tape.folder, outs[0], segment, tape.ranks)
-        frame = None if between else _spliced(tape, Tape(outs[0]), segment, Path(folder))
+        frame = None if between else spliced(tape, segment.start, Tape(outs[0]).rows)
     if between is not None:
         mismatch = between._replace(
             cause="two replays differ: the job is not repeatable, and nothing can be proved about it; see trainproof record-check"
         )
+    elif mismatch is not None and tape.script is not None and job is None and mismatch.step == segment.start + 1 > 1:
+        return Replayed(segment, (), mismatch._replace(cause=ASTRAY), False, None)
     return Replayed(segment, (), mismatch, between is None, frame)
 
 
@@ -71,8 +80,34 @@ def mismatch_once(tape: Tape, segment: Segment, job: str | None = None) -> tuple
     """What of the fingerprint differs, and the first place where the segment, run once more, is not the recording."""
     with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
         out = Path(folder) / "again"
-        differences: list[str] = ask("record", request(tape, out, segment, job))["differences"]
+        differences = again(tape, out, segment, job)
         return differences, None if differences else first_mismatch(tape, Tape(out), segment)
+
+
+def again(tape: Tape, out: Path, segment: Segment, job: str | None) -> list[str]:
+    """Run the segment again and record it into `out`: the job, or the script that recorded itself where no job is named. What of the
+    fingerprint differs: then nothing was run. Raises InputError."""
+    if job is not None or tape.script is None:
+        said: list[str] = ask("record", request(tape, out, segment, job), ranks=tape.ranks)["differences"]
+        return said
+    script = tape.script
+    if not Path(script.file).is_file() or not Path(script.folder).is_dir():
+        raise InputError(f"{tape.folder}: {script.file}, which recorded it in {script.folder}, is not there any more")
+    if code_of(script.file) != tape.fingerprint.get("code"):
+        return [f"code was {tape.fingerprint.get('code')}, is {code_of(script.file)} ({script.file})"]
+    goal = {
+        "out": str(out),
+        "start": str(segment.checkpoint.resolve()),
+        "until": segment.until,
+        "expected": tape.fingerprint,
+    }
+    rerun(script, goal, str(tape.folder.resolve()), tape.ranks)
+    if (out / DIFFERENCES).is_file():
+        found: list[str] = json.loads((out / DIFFERENCES).read_text())
+        return found
+    if not (out / "steps-0.jsonl").is_file():
+        raise InputError(f"{script.file} ended without a recorded step; does it still use trainproof.Recorder?")
+    return []
 
 
 def mismatch_of(recorded: Path, again: Path, segment: Segment, ranks: int) -> Mismatch | None:
@@ -139,17 +174,13 @@ def _tensor(recorded: Tape, again: Tape, step: int) -> str:
     return recorded.tensors[int(names[int(np.argmax(off))])]
 
 
-def _spliced(tape: Tape, again: Tape, segment: Segment, folder: Path) -> Frame:
-    """The recorded run with the rows of the segment as they came out again, read as any recording is."""
-    lines = [json.dumps(tape.header)]
-    for number, line in enumerate((tape.folder / "steps-0.jsonl").read_text().splitlines()):
-        row = json.loads(line) if number and line.strip() else {}
-        if "step" in row and row["step"] <= segment.until:
-            replayed = again.steps.get(row["step"]) if "loss" in row and row["step"] > segment.start else None
-            lines.append(json.dumps(replayed or row))
-    path = folder / "spliced.jsonl"
-    path.write_text("\n".join(lines) + "\n")
-    return frame_of(path)
+def spliced(tape: Tape, start: int, rows: Iterable[dict[str, Any]]) -> Frame:
+    """The recorded run until step `start`, then other rows, read as one recording. Raises InputError."""
+    kept = [row for row in tape.rows if row["step"] <= start]
+    with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
+        path = Path(folder) / "spliced.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in (tape.header, *kept, *rows)))
+        return frame_of(path)
 
 
 def frame_of(path: Path) -> Frame:

@@ -31,10 +31,11 @@ class Row(NamedTuple):
 class Runner:
     """A job in the middle of its training. `step` counts optimizer steps, `cursor` micro-batches."""
 
-    def __init__(self, job: Job, *, keyed: int | None = None, edit: Edit | None = None) -> None:
-        """keyed: the randomness of each micro-batch is drawn from (this, its number), so that leaving one out does not shift the rest.
-        edit: (number, batch) -> the batch to train on instead."""
-        self.job, self.keyed, self.edit = job, keyed, edit
+    def __init__(self, job: Job, *, keyed: int | None = None) -> None:
+        """keyed: the randomness of each micro-batch is drawn from (this, its number), so that leaving one out does not shift the rest."""
+        self.job, self.keyed = job, keyed
+        #: (number, batch) -> the batch to train on instead
+        self.edit: Edit | None = None
         self.step, self.cursor = 0, 0
         self._batches: Iterator[Any] | None = None
 
@@ -61,6 +62,12 @@ class Runner:
         self.cursor += 1
         self.step += result.updated
         return batch, result
+
+    def close(self) -> None:
+        """Let go of what the job holds beside memory, such as a loop that waits."""
+        close = getattr(self.job, "close", None)
+        if close is not None:
+            close()
 
     def refetch(self) -> None:
         """Ask the job for its batches anew before the next one, as a run that starts from here does."""

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from trainproof.errors import InputError, TrainproofError, UsageError
+from trainproof.record.goal import VARIABLE
+from trainproof.record.tape import Script
 
 #: seconds between two looks at processes that run
 POLL = 0.02
@@ -50,28 +52,51 @@ def ask(
         question = Path(folder) / "request.json"
         question.write_text(json.dumps({"task": task, **request}))
         answers = [Path(folder) / f"answer-{rank}.json" for rank in range(ranks)]
-        errors = [Path(folder) / f"error-{rank}" for rank in range(ranks)]
-        together = _together(ranks) if ranks > 1 else {}
-        started = []
-        for rank, (answer, error) in enumerate(zip(answers, errors, strict=True)):
+        commands = [["-m", "trainproof.replay.worker", str(question), str(answer)] for answer in answers]
+        codes, last = _run(commands, {"PYTHONPATH": _path(), **(environment or {})}, None, echo)
+        said = [_said(*one) for one in zip(codes, last, answers, strict=True)]
+    # what a rank says of itself goes before what became of those that waited for it
+    failed = max((one for one in said if "error" in one), key=lambda one: one["told"], default=None)
+    if failed is not None:
+        raise (UsageError if failed["usage"] else InputError)(failed["error"])
+    return said[0]["answer"]
+
+
+def rerun(script: Script, goal: dict[str, Any], recorded: str, ranks: int) -> None:
+    """Run a script that records itself again, for a goal (trainproof.record.goal). Raises InputError in one line when it fails."""
+    command = [*(["-m", script.module] if script.module else [script.file]), *script.arguments]
+    environment = {VARIABLE: json.dumps(goal), "TRAINPROOF_RUN": recorded, "PYTHONPATH": _path()}
+    codes, last = _run([command] * ranks, environment, script.folder, False)
+    for code, line in zip(codes, last, strict=True):
+        if code:
+            raise InputError(f"{script.file} ended with code {code}{f': {line}' if line else ''}")
+
+
+def _run(
+    commands: list[list[str]], environment: dict[str, str], folder: str | None, echo: bool
+) -> tuple[list[int], list[str]]:
+    """Run Python at once with each command, one a rank; their exit codes and the last lines of what they wrote to standard error."""
+    ranks = len(commands)
+    together = _together(ranks) if ranks > 1 else {}
+    started = []
+    with tempfile.TemporaryDirectory(prefix="trainproof-") as place:
+        errors = [Path(place) / f"error-{rank}" for rank in range(ranks)]
+        for rank, (command, error) in enumerate(zip(commands, errors, strict=True)):
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank)} if ranks > 1 else {}
             with error.open("wb") as stderr:
                 started.append(
-                    subprocess.Popen(  # noqa: S603  our own module, by this interpreter
-                        [sys.executable, "-m", "trainproof.replay.worker", str(question), str(answer)],
-                        env={**os.environ, "PYTHONPATH": _path(), **together, **own, **(environment or {})},
+                    subprocess.Popen(  # noqa: S603  our own module or the user's own script, by this interpreter
+                        [sys.executable, *command],
+                        env={**os.environ, **together, **own, **environment},
+                        cwd=folder,
                         stdin=subprocess.DEVNULL,
                         stdout=sys.stderr if echo else subprocess.DEVNULL,
                         stderr=None if echo else stderr,
                     )
                 )
         _ended(started)
-        said = [_said(*one) for one in zip(started, answers, errors, strict=True)]
-    # what a rank says of itself goes before what became of those that waited for it
-    failed = max((one for one in said if "error" in one), key=lambda one: one["told"], default=None)
-    if failed is not None:
-        raise (UsageError if failed["usage"] else InputError)(failed["error"])
-    return said[0]["answer"]
+        texts = [error.read_text("utf-8", "replace").strip() for error in errors]
+    return [process.returncode for process in started], [text.splitlines()[-1][:300] if text else "" for text in texts]
 
 
 def _path() -> str:
@@ -98,12 +123,11 @@ def _ended(started: list[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def _said(process: subprocess.Popen[bytes], answer: Path, error: Path) -> dict[str, Any]:
+def _said(code: int, last: str, answer: Path) -> dict[str, Any]:
     if answer.exists():
         said: dict[str, Any] = json.loads(answer.read_text())
         return said
-    last = error.read_text("utf-8", "replace").strip().splitlines()[-1:]
-    told = f"the job's process ended with code {process.returncode}{f': {last[0][:300]}' if last else ''}"
+    told = f"the job's process ended with code {code}{f': {last}' if last else ''}"
     return {"error": told, "usage": False, "told": False}
 
 
