@@ -53,9 +53,9 @@ preflight-truth: $(DEV)  ## find every fault of the made sets of clips, rows and
 fuzz: $(DEV)  ## read 10,000 damaged logs a format (about an hour)
 	$(BIN)/python -m tools.fuzz
 
-proofs: $(DEV)  ## measure replay, resume and bisection, and what they cost (installs torch; about half an hour)
+proofs: $(DEV)  ## measure replay, resume and bisection, and what they cost (installs torch; half an hour; SEED=1000: of other runs)
 	$(BIN)/python -m pip install -q torch -c constraints-dev.txt
-	OMP_NUM_THREADS=1 $(BIN)/python -m tools.calibrate_bisect --write
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.calibrate_bisect $(if $(SEED),--seed $(SEED),--write)
 	OMP_NUM_THREADS=1 $(BIN)/trainproof resume demo --seeds 5
 	$(BIN)/python -m benchmarks.proofs
 

@@ -36,9 +36,9 @@ def collapse_cause(seen: Experiment, t: ExperimentThresholds) -> Iterator[Sighti
     the data unknown, at most PROBABLE: under 8 of 8 reconstructed orders.
 
     False positives
-    None is named for a held-out loss that rises by less than 25 %, than a tenth of what had been learned, or than 5 times its own noise (less where
-    it stays). Its noise must be under 5 %: made healthy runs named something in 0.3 % of cases at most. A transient spike of the training loss
-    never counts.
+    None is named for a held-out loss that rises by less than 25 % of its level, than a quarter of what had been learned, than 5 times its own
+    noise or 1.5 times its last swings; one evaluation at the end counts only where all that was learned is lost. Of 300 made healthy runs with
+    wild swings none named anything. A transient spike of the training loss never counts.
 
     What to try
     Read the counterfactuals of the report: each is a command that anyone can repeat.
