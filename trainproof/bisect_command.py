@@ -18,7 +18,7 @@ from trainproof.judge import Settings, check_selectors, report_of
 from trainproof.output import print_text, tell, write_whole
 from trainproof.record.tape import Tape
 from trainproof.replay.counterfactuals import Change, Try, told
-from trainproof.replay.replaying import Segment, mismatch_once
+from trainproof.replay.replaying import Segment, mismatch_once, whole
 from trainproof.replay.worker import ask
 from trainproof.resume_command import job_settings
 from trainproof.verdict import RunReport
@@ -70,7 +70,7 @@ def _instrumented(own: BisectOptions) -> tuple[dict[str, Any], Experiment]:
         raise UsageError(
             f"{own.run}: was recorded on {tape.ranks} ranks; bisect takes one; `trainproof replay` takes all"
         )
-    segment = Segment(*checkpoints[0], max(tape.steps))
+    segment = whole(tape, Segment(*checkpoints[0], max(tape.steps, default=0)))
     tell(f"fidelity first: steps {segment.start + 1} to {segment.until} again")
     differences, mismatch = mismatch_once(tape, segment, own.job)
     if differences:

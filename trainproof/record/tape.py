@@ -62,7 +62,10 @@ class Tape:
     def __init__(self, folder: Path, rank: int = 0) -> None:
         self.folder = folder
         rows = _rows(folder / f"steps-{rank}.jsonl")
-        if not rows or rows[0].get("recording") != KIND:
+        kind = rows[0].get("recording") if rows else None
+        if isinstance(kind, str) and kind != KIND:
+            raise InputError(f"{folder}: {kind[:40]!r} is of another version; this one reads {KIND!r}")
+        if kind != KIND:
             raise InputError(f"{folder}: no recorded run; make one with `trainproof record train.py:make`")
         self.header = rows[0]
         self.fingerprint: dict[str, Any] = _of(dict, self.header.get("fingerprint"))

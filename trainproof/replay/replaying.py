@@ -48,12 +48,20 @@ class Replayed(NamedTuple):
 
 
 def segment_around(tape: Tape, first: int, last: int) -> Segment:
-    """The segment that holds the steps first..last. Raises InputError when no checkpoint was kept before it."""
+    """The segment that holds the steps first..last. Raises InputError when no checkpoint was kept before it, or a step is not there."""
     before = {step: path for step, path in tape.checkpoints().items() if step < first}
     if not before:
         raise InputError(f"{tape.folder}: no whole checkpoint before step {first}; record with --checkpoint-every")
     start = max(before)
-    return Segment(start, before[start], last)
+    return whole(tape, Segment(start, before[start], last))
+
+
+def whole(tape: Tape, segment: Segment) -> Segment:
+    """The segment. Raises InputError when a step of it was not recorded."""
+    lost = next((step for step in range(segment.start + 1, segment.until + 1) if step not in tape.steps), None)
+    if lost is not None:
+        raise InputError(f"{tape.folder}: a broken recording: step {lost} is not in it")
+    return segment
 
 
 def replay(tape: Tape, segment: Segment, job: str | None = None) -> Replayed:
