@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.live.feeding import Said, rows, said
+from tests.live.feeding import Row, Said, rows, said
 from tools import synthetic
 from trainproof.frame import Frame
 from trainproof.watch_command import Watch, WatchOptions
@@ -30,10 +30,12 @@ def frame(kind: str, n: int, sigma: float = 0.1, seed: int = 0) -> Frame:
 
 
 def jsonl(run: Frame) -> bytes:
-    return b"".join(_line(step, values) for step, values in rows(run))
+    return b"".join(map(line_of, rows(run)))
 
 
-def _line(step: int, values: dict[str, float]) -> bytes:
+def line_of(row: Row) -> bytes:
+    """A record as a line of JSONL."""
+    step, values = row
     named = {name.replace("eval/", "eval_"): value for name, value in values.items()}
     return json.dumps({"step": step, **named}).encode() + b"\n"
 

@@ -13,8 +13,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.live import made
 from tests.live.feeding import everything, said, watched
-from tests.watching.logs import Clock, append, chunks, frame, jsonl, only_run, points, standing, values_in, watch
+from tests.watching.logs import (
+    Clock,
+    append,
+    chunks,
+    frame,
+    jsonl,
+    line_of,
+    only_run,
+    points,
+    standing,
+    values_in,
+    watch,
+)
 from trainproof.api import judge
 from trainproof.errors import UsageError
 from trainproof.verdict import Severity, Verdict
@@ -330,6 +343,20 @@ def test_a_writer_that_is_killed_loses_nothing_of_what_it_wrote(until: float, tm
     finished = [finding for finding in everything(judge(path).runs[0]) if finding.severity is not Severity.INFO]
     assert standing(only_run(seen)) == sorted(map(said, finished))
     assert [one.flagged_step for one in standing(only_run(seen)) if one.rule == "TP101"] == [121]
+    seen.close()
+
+
+@pytest.mark.parametrize("kind", ["resumed, its scheduler lost", "resumed, its data begun anew", "restart loop"])
+def test_a_run_that_crashes_and_goes_on_in_its_log_is_told_as_the_finished_log_is(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    log, _ = made.KINDS[kind](0)
+    seen = watch(path)
+    for data in chunks(b"".join(map(line_of, log)), 0, 2000):
+        append(path, data)
+        seen.look()
+    only_run(seen).guardian.ask()
+    finished = [finding for finding in everything(judge(path).runs[0]) if finding.severity is not Severity.INFO]
+    assert standing(only_run(seen)) == sorted(map(said, finished)) != []
     seen.close()
 
 
