@@ -1,6 +1,6 @@
-"""Checks of chat rows against msgspec decoding their lines, and of sounds against soundfile reading them.
+"""Checks of chat rows against msgspec decoding their lines, of a tokenizer against its own encoding, and of sounds against soundfile.
 
-python -m benchmarks.data [ROWS [CLIPS]]: prints processor seconds (of the process and its children, the least of three, taken in turn),
+python -m benchmarks.data [ROWS [CLIPS [TEXTS]]]: prints processor seconds (of the process and its children, the least of three, taken in turn),
 peak memory and ratios. Every measurement is a process of its own.
 """
 
@@ -51,6 +51,33 @@ whole = whole_of(plan, run_pieces(plan, plan.pieces, 1))
 judge_found(Found(plan.kind, plan.files, whole, plan.options), "data", plan.kind, Settings())
 """,
 )
+#: the same in two processes; prints the processor seconds of this one, and of both together
+TWICE = """
+import resource, sys, time
+from trainproof.preflight_command import DataOptions, run_data
+begin = time.process_time()
+run_data(DataOptions(tuple(sys.argv[1:]), workers={workers}), {{"output_format": "json", "no_html": True, "quiet": True, "output": "/dev/null"}})
+print(time.process_time() - begin, sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]))
+"""
+ENCODE = (
+    """
+from trainproof.preflight import encoding
+tokenizer = encoding.read_tokenizer(paths[0])
+texts = [text for _, _, text, _ in encoding._texts(paths[1:])]
+""",
+    "for text in texts: tokenizer.encode(text)",
+)
+TOKENIZER = (
+    """
+from trainproof.apart import Subject, judge_apart
+from trainproof.judge import Settings
+from trainproof.preflight.encoding import tokenized
+""",
+    """
+found = tokenized(paths[0], paths[1:], None)
+judge_apart("tokenizer", found, Subject(paths[0], "tokenizer", "", len(found.texts)), Settings())
+""",
+)
 SOUNDS = (
     "import soundfile; from pathlib import Path",
     "for path in sorted(Path(paths[0]).rglob('*.wav')): soundfile.read(path, dtype='float32')",
@@ -79,6 +106,19 @@ def compare(base: tuple[str, str], what: dict[str, tuple[str, str]], *paths: Pat
         print(f"{name:40} {seconds:8.2f} s {peak:7.0f} MiB {seconds / least[0][0]:6.2f}", flush=True)
 
 
+def balance(path: Path) -> None:
+    """How much faster two processes could be than one: what the first has to do alone, and half of the rest."""
+    seconds: dict[int, list[tuple[float, ...]]] = {1: [], 2: []}
+    for workers in (1, 2) * ROUNDS:
+        script = TWICE.format(workers=workers)
+        done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
+        seconds[workers].append(tuple(map(float, done.stdout.split()[-2:])))
+    one, (alone, shared) = min(seconds[1])[0], min(seconds[2], key=sum)
+    print(
+        f"one process {one:.2f} s; two: {alone:.2f} s alone and {shared:.2f} s shared: at best {one / (alone + shared / 2):.2f} x"
+    )
+
+
 def chats(folder: Path, rows: int) -> tuple[Path, Path]:
     """Conversations, one in a thousand of which is broken, nine tenths of them for training."""
     lines, _ = with_faults(list(clean_chats(rows)), CHAT_FAULTS, max(1, rows // 50_000))
@@ -86,13 +126,22 @@ def chats(folder: Path, rows: int) -> tuple[Path, Path]:
     return write(folder / "train.jsonl", lines[:cut]), write(folder / "valid.jsonl", lines[cut:])
 
 
-def main(rows: int, clips: int) -> None:
+def main(rows: int, clips: int, texts: int = 20_000) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if rows:
             both = chats(folder, rows)
             print(f"{rows:,} chat rows, {sum(path.stat().st_size for path in both) / 1e6:.0f} MB, against msgspec")
             compare(DECODE, {"exact checks": judging(False), "with near duplicates": judging(True)}, *both)
+            balance(both[0])
+        if texts:
+            from tools.tokenizer_faults import clean_case
+            from tools.tokenizer_faults import write as write_tokenizer
+
+            model = write_tokenizer(folder / "tokenizer", clean_case())
+            said = write(folder / "texts.jsonl", [json.dumps(chat).encode() for chat in clean_chats(texts // 4)])
+            print(f"{texts // 4:,} conversations, against the tokenizer's own encoding")
+            compare(ENCODE, {"all tokenizer checks": TOKENIZER}, model, said)
         if clips:
             from tools.speech_faults import clean_items, write_pack
 
@@ -102,4 +151,4 @@ def main(rows: int, clips: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*([int(text) for text in sys.argv[1:]] or [200_000, 2000]))
+    main(*([int(text) for text in sys.argv[1:]] or [200_000, 2000, 20_000]))

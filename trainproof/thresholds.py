@@ -805,7 +805,7 @@ class DataThresholds(msgspec.Struct, frozen=True):
     # TPD109 near-duplicates, TPD163 near-leak. Source: the similarity that DataTrove and text-dedup look for (0.75, 0.7).
     near_similarity: float = 0.75
     near_warn: float = 0.0005
-    near_most: int = 3_000_000  # records; more do not fit into memory
+    near_most: int = 3_000_000  # records, whose signatures are 0.7 GB
 
     # TPD111 length-outlier. Source: convention.
     length_times: float = 20.0  # the 99th percentile

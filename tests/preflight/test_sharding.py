@@ -44,6 +44,18 @@ def test_shards_give_the_bytes_of_one_process(kind: str, tmp_path: Path, monkeyp
         run_merge((*partials, partials[0]), None, JSON)
 
 
+def test_two_processes_give_the_bytes_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "PIECE_BYTES", 20_000)
+    path = write(tmp_path / "chats.jsonl", with_faults(list(clean_chats(400)), CHAT_FAULTS, 2)[0])
+    assert len(inputs.plan_of([str(path)], [], None, Options()).pieces) > 2 * running.AHEAD
+    texts = []
+    for workers in (1, 2):
+        own = DataOptions((str(path),), workers=workers, rejects=str(tmp_path / "rejects"))
+        assert run_data(own, {**JSON, "output": str(tmp_path / "report.json")}) == 1
+        texts.append((tmp_path / "report.json").read_bytes() + (tmp_path / "rejects").read_bytes())
+    assert texts[0] == texts[1]
+
+
 def test_what_is_no_partial_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     np.save(tmp_path / "pickled.npy", np.array([{}], object), allow_pickle=True)

@@ -14,7 +14,7 @@ from tools.speech_faults import with_faults as with_speech_faults
 from tools.text_faults import CHAT_FAULTS, clean_chats, with_faults, write
 from trainproof.errors import InputError
 from trainproof.judge import Settings
-from trainproof.preflight import inputs, rows, running, spill
+from trainproof.preflight import inputs, rows, spill
 from trainproof.preflight.found import DataFile, Found, Options, Partial, merged, place_of
 from trainproof.preflight.judging import judge_found
 from trainproof.preflight_command import DataOptions, run_data
@@ -101,13 +101,3 @@ def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.TemporaryFile", full)
     with pytest.raises(InputError, match="No space left on device; name a folder with room by TMPDIR"):
         merged(made(1, 100))
-
-
-def test_few_pieces_are_handed_out_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "PIECE_BYTES", 5_000)
-    path = write(tmp_path / "chats.jsonl", list(map(str.encode, ['{"text": "One more of many rows."}'] * 4000)))
-    plan = inputs.plan_of([str(path)], [], None, Options(near=False))
-    assert len(plan.pieces) > 20
-    alone = merged(running.run_pieces(plan, plan.pieces, 1))
-    both = merged(running.run_pieces(plan, plan.pieces, 2))
-    assert (both.rows, both.places) == (alone.rows, alone.places) == (4000, {})

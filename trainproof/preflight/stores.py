@@ -29,16 +29,13 @@ class Stored:
 
     def __init__(self, scheme: str, pure: PurePosixPath) -> None:
         self._scheme, self._pure = scheme, pure
-        self.name, self.stem, self.suffix, self.suffixes = pure.name, pure.stem, pure.suffix, pure.suffixes
+        self.name, self.stem, self.suffix = pure.name, pure.stem, pure.suffix
 
     def __str__(self) -> str:
         return f"{self._scheme}{self._pure}"
 
     def __truediv__(self, name: str | PurePosixPath) -> Stored:
         return Stored(self._scheme, self._pure / name)
-
-    def __lt__(self, other: Stored) -> bool:
-        return self._pure < other._pure
 
     @property
     def parent(self) -> Stored:
