@@ -112,8 +112,11 @@ def trainer_state(folder: Path) -> list[Ratio]:
 
 
 def small_runs(folder: Path) -> list[Ratio]:
-    """A directory of many small runs, judged in one process, against the standard library's parser on the same files."""
-    from trainproof.api import judge
+    """A directory of many small runs, judged in one process and as the command line does it, against the standard library's parser on
+    the same files."""
+    from trainproof.api import judge, judge_logs
+    from trainproof.judge import Settings
+    from trainproof.many import processes
 
     runs = folder / "runs"
     paths = [runs / f"run-{i:04d}" / "trainer_state.json" for i in range(SMALL_RUNS)]
@@ -126,8 +129,14 @@ def small_runs(folder: Path) -> list[Ratio]:
             with path.open() as state:
                 json.load(state)
 
-    base, judging = alternate(3, load, lambda: judge(runs))
-    return [Ratio("1,000 runs of 200 records: read and judge", "json.load of each", judging, base, 12.0)]
+    def share() -> None:
+        judge_logs([str(runs)], Settings(), processes=processes())
+
+    base, judging, sharing = alternate(3, load, lambda: judge(runs), share)
+    return [
+        Ratio("1,000 runs of 200 records: by one process", "json.load of each", judging, base, 12.0),
+        Ratio("1,000 runs of 200 records: as the command line", "json.load of each", sharing, base, 12.0),
+    ]
 
 
 def console(folder: Path) -> list[Ratio]:

@@ -452,8 +452,11 @@ def page_hinkley(z: Floats, delta: float, limit: float, start: int = 0) -> tuple
 
 def runs_of(mask: Bools) -> list[tuple[int, int]]:
     """The stretches of True as (start, stop), stop exclusive."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
-    return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+    if not len(mask):
+        return []
+    edges = (np.flatnonzero(mask[1:] != mask[:-1]) + 1).tolist()
+    edges = [*([0] if mask[0] else ()), *edges, *([len(mask)] if mask[-1] else ())]
+    return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 def first_run(mask: Bools, length: int) -> tuple[int, int] | None:
