@@ -137,6 +137,8 @@ def _segment(tape: Tape, sought: Finding | None, steps: str | None) -> Segment:
         first, dash, last = steps.partition("-")
         if not dash or not first.isdecimal() or not last.isdecimal():
             raise UsageError(f"--steps {steps!r}: expected FIRST-LAST, for example 100-140")
+        if not recorded[0] <= int(first) <= min(int(last), recorded[-1]):
+            raise UsageError(f"--steps {steps}: steps {recorded[0]} to {recorded[-1]} were recorded")
         return segment_around(tape, int(first), min(int(last), recorded[-1]))
     if sought is not None:
         return segment_around(tape, sought.first_step, max(sought.flagged_step, sought.first_step))

@@ -111,6 +111,8 @@ def test_what_is_no_recording(tmp_path: Path, run: Run) -> None:
         ("bisect", str(tmp_path), "--forensic", "--job", "x.py:make"),
         ("replay", str(written(tmp_path / "run"))),  # no checkpoint
         ("replay", str(tmp_path / "run"), "--steps", "x"),
+        ("replay", str(tmp_path / "run"), "--steps", "4-2"),
+        ("replay", str(tmp_path / "run"), "--steps", "9-12"),
         ("replay", str(tmp_path / "run"), "--finding", "TP201@x"),
         ("replay", str(tmp_path / "run"), "--finding", "TP201@3"),
         ("replay", str(huge), "--steps", "7-7", "--plan", str(tmp_path / "plan.json")),
@@ -276,3 +278,32 @@ def test_a_job_that_fails_in_the_middle_keeps_what_was_recorded(tmp_path: Path) 
     with pytest.raises(TrainproofError, match="the job failed at micro-batch 5: OSError: gone"):
         recorded(tmp_path / "run", "failing")
     assert list(Tape(tmp_path / "run").steps) == [1, 2]
+
+
+def _altered(folder: Path, name: str, value: Any) -> None:
+    """The manifest of a checkpoint with another part of its state; None takes the part out."""
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["state"][name] = value
+    if value is None:
+        del manifest["state"][name]
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
+@frameworks
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("stream", None),
+        ("stream", {"cursor": "x", "step": None}),
+        ("stream", {"cursor": 0, "step": -(10**12)}),
+        ("rng", [1, 2]),
+        ("model", {"other": 1}),
+        ("optimizer", {"a": 1}),
+        ("gradients", {"0.weight": 5}),
+    ],
+)
+def test_a_state_that_does_not_fit_the_job(tmp_path: Path, run: Run, name: str, value: Any) -> None:
+    tape = recorded(tmp_path / "run", "changing")
+    _altered(tape.checkpoints()[2], name, value)
+    ran = run("replay", str(tape.folder), "--steps", "3-4", "--no-html")
+    assert (ran.code, len(ran.err.strip().splitlines())) == (2, 2), ran.err  # what is replayed, and why it cannot be

@@ -232,3 +232,7 @@ def test_a_segment_needs_a_checkpoint_before_it(tmp_path: Path) -> None:
         (place / "manifest.json").write_text("{}")
     assert segment_around(tape, 5, 6) == Segment(4, tmp_path / "checkpoints" / "step-00000004", 6)
     assert segment_around(tape, 4, 6).start == 0
+    tape = tape_of(tmp_path)
+    del tape.steps[5]
+    with pytest.raises(InputError, match="a broken recording: step 5 is not in it"):
+        segment_around(tape, 6, 7)

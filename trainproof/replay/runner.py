@@ -107,7 +107,10 @@ class Runner:
         if told is None:
             raise InputError("the job has no evaluate(), which tells the held-out loss")
         kept = capture_rng()
-        value = float(told())
+        try:
+            value = float(told())
+        except Exception as error:
+            raise InputError(f"the job's evaluate() failed after step {self.step}: {described(error)}") from error
         restore_rng(kept)
         return value
 
@@ -124,9 +127,20 @@ class Runner:
         return state
 
     def restore(self, state: Mapping[str, Any], without: frozenset[str] = frozenset()) -> None:
-        """Put a state back, but for the parts named in `without` (a channel such as "rng" or "rng.torch")."""
+        """Put a state back, but for the parts named in `without` (a channel such as "rng" or "rng.torch"). Raises InputError where it is not
+        of this job."""
+        try:
+            self._restore(state, without)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"the checkpoint's state does not fit the job: {described(error)}") from error
+
+    def _restore(self, state: Mapping[str, Any], without: frozenset[str]) -> None:
         self.step = int(state["stream"]["step"])
         self.cursor = 0 if "stream" in without else int(state["stream"]["cursor"])
+        if self.step < 0 or self.cursor < 0:
+            raise InputError(f"a broken checkpoint: of step {self.step}, micro-batch {self.cursor}")
         seek = getattr(self.job, "seek", None)
         if seek is not None:
             seek(self.cursor)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from trainproof.errors import InputError, TrainproofError, UsageError
+from trainproof.plugins import described
 from trainproof.record.goal import VARIABLE
 from trainproof.record.tape import Script
 
@@ -139,6 +140,8 @@ def main(question: str, answer: str) -> int:
         said = {"answer": task(**request)}
     except TrainproofError as error:
         said = {"error": str(error), "usage": isinstance(error, UsageError), "told": True}
+    except Exception as error:  # what a recording or a job holds that nobody thought of costs one line, too
+        said = {"error": f"{name}: {described(error)}", "usage": False, "told": True}
     written = Path(answer).with_suffix(".tmp")
     written.write_text(json.dumps(said))
     written.rename(answer)
