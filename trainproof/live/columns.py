@@ -149,7 +149,7 @@ class Beside:
     def __init__(self, t: Thresholds) -> None:
         self._t = t
         self._limit = math.inf  # of the memory
-        self._expected: tuple[float, float, float] | None = (
+        self.expected: tuple[float, float, float] | None = (
             None  # the epoch: at least and at most a step, and so much more
         )
         self._asked_from = 0.0
@@ -164,15 +164,15 @@ class Beside:
         each, total, epochs = (facts.number(name) for name in ("steps_per_epoch", "total_steps", "epochs"))
         self._asked_from = self._t.pipeline.epoch_share * (total or 0.0)
         if each:
-            self._expected = (1 / each, 1 / each, 1.0)
+            self.expected = (1 / each, 1 / each, 1.0)
         elif total and epochs:
-            self._expected = ((epochs - 1) / total, epochs / total, 0.0)
+            self.expected = ((epochs - 1) / total, epochs / total, 0.0)
 
     def see_epoch(self, step: int, epoch: float, asked: Asked) -> None:
         """TP926: an epoch that is not what the step makes it."""
-        if self._expected is None or step < self._asked_from:
+        if self.expected is None or step < self._asked_from:
             return
-        least, most, more = self._expected
+        least, most, more = self.expected
         t = self._t.pipeline
         off = epoch < (1 - t.epoch_near) * least * step or epoch > (1 + t.epoch_near) * (most * step + more)
         self._off = self._off + 1 if off else 0
@@ -208,7 +208,7 @@ class Beside:
             pace = PaceScreen(t.throughput)
             return _finite(pace.see if name == "step_time" else pace.see_throughput)
         if name in COUNTERS:
-            return counter(t.resume.counter_least)
+            return _counter(t.resume.counter_least)
         if name.startswith("loss/"):
             return _finite(StillScreen(t.architecture).see) if AUXILIARY.fullmatch(name) else None
         if is_size(name) or (not name.startswith(("eval/", "test/", "reward", "lr")) and higher_is_better(name)):
@@ -239,7 +239,7 @@ def _of_parts(names: Sequence[str], see: Callable[[Mapping[str, float], set[str]
     return lambda record, asked: see({name: record[name] for name in names}, asked.now)
 
 
-def counter(least: float) -> See:
+def _counter(least: float) -> See:
     """TP703: a counter that falls."""
     last = -math.inf
 

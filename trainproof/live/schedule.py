@@ -26,7 +26,7 @@ BY_METRIC = {
     "loss": LOSS,
     "grad_norm": Judged(("TP404",)),
     "lr": Judged(("TP304",)),
-    "tokens": Judged(after=("TP605",)),
+    "tokens": Judged(("TP605",)),
     "memory": Judged(("TP905",), ("TP905",)),
     "data_time": Judged(("TP904",), ("TP904",)),
     "step_time": Judged(("TP902", "TP903")),

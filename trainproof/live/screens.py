@@ -29,7 +29,7 @@ from trainproof.live.asked import (
     asked_at_each,
     first_asks,
 )
-from trainproof.live.columns import Beside, counter
+from trainproof.live.columns import Beside
 from trainproof.live.levels import LossScreen, NormScreen
 from trainproof.live.scaling import RateScreen, ScalerScreen
 from trainproof.live.schedule import Judged, judged_by
@@ -100,7 +100,7 @@ class Screens:
         self._repeats: dict[str, Repeats] = {}
         self._beside = Beside(self._t)
         self._beside.declare(self._facts)
-        self._count_epoch = counter(self._t.resume.counter_least)
+        self._last_epoch = -math.inf
         self._norms = NormScreen(self._t.gradients, self._standing.severity)
         self._rate = RateScreen(self._t, self._rate.top)
         self._scaler = ScalerScreen(self._t.numerics, SCALER)
@@ -141,9 +141,9 @@ class Screens:
                     self._see_first(name, count, asked)
                     if count < stats.SCHEDULE_START:
                         asked.now.update(judged.each)
-                if count in scheduled:
+                if judged.at and count in scheduled:
                     asked.now.update(judged.at)
-                elif count - 1 in scheduled:
+                if judged.after and count - 1 in scheduled:
                     asked.now.update(judged.after)
             if see is not None:
                 see(step, value, asked)
@@ -321,8 +321,11 @@ class Screens:
         """TP506 speaks some records after a new epoch has begun, TP902 when some epochs are over."""
         if not math.isfinite(value):
             return
-        self._count_epoch(step, value, asked)
-        self._beside.see_epoch(step, value, asked)
+        if value < self._last_epoch - self._t.resume.counter_least:
+            asked.often.add("TP703")
+        self._last_epoch = value
+        if self._beside.expected is not None:
+            self._beside.see_epoch(step, value, asked)
         number = math.floor(value - 1e-9)
         before = self._epoch
         if before is not None and number == before[0]:

@@ -102,9 +102,10 @@ def tokens_per_step_drift(frame: Frame, t: DataOrderThresholds) -> Iterator[Sigh
     What to try
     Shuffle lengths; log the padding.
     """
-    rate = _rate(finite(frame, "tokens", t.tokens_min_records))
-    counts = [int(n) for n in stats.schedule(len(rate)) if n >= t.tokens_min_records - 1]
-    since = holds_since(counts, lambda n: _drifts(rate.value[:n], t))
+    tokens = finite(frame, "tokens", t.tokens_min_records)
+    rate = _rate(tokens)
+    counts = [int(n) for n in stats.schedule(len(tokens)) if n >= t.tokens_min_records]
+    since = holds_since(counts, lambda n: _drifts(rate.value[: n - 1], t))
     if since is None:
         return
     quarter = len(rate) // 4
@@ -117,7 +118,7 @@ def tokens_per_step_drift(frame: Frame, t: DataOrderThresholds) -> Iterator[Sigh
         rate,
         first=0,
         last=len(rate) - 1,
-        flagged=since - 1,
+        flagged=since - 2,
         cite=[],
         threshold={"times": t.tokens_times, "z": t.tokens_z},
     )

@@ -28,8 +28,10 @@ class Repeats:
         if self.lag and values[at - self.lag] == x:
             self._length += 1
         else:
-            before = self._places.get(x, self._older.get(x, at))
-            self.lag, self._length = at - before, int(before < at)
+            before = self._places.get(x)
+            if before is None and self._older:
+                before = self._older.get(x)
+            self.lag, self._length = (0, 0) if before is None else (at - before, 1)
         values.append(x)
         if len(self._places) >= REMEMBERED:
             self._older, self._places = self._places, {}
