@@ -492,6 +492,11 @@ class PreferenceThresholds(msgspec.Struct, frozen=True):
     saturated_margin: float = 5.0  # median of 5, where no accuracy is logged
     saturated_epoch: float = 0.5  # epochs, or share of the planned steps
 
+    # TP806 preference-worse-than-guess. Source: ln 2 is the sigmoid loss of two equal models; gallery runs dpo (0.59 to 0.71 throughout)
+    # and dpo_hot (1.1 to 3).
+    guess_ratio: float = 1.25  # of ln 2, median of 5
+    guess_records: int = 20  # to the end
+
     # TP805 kl-out-of-range. Source: trl warns below -1; the rest reasoned.
     kl_min_records: int = 25
     kl_negative: float = -10.0  # nats, median of 5, FAIL

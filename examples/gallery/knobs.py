@@ -59,11 +59,14 @@ PLANNED: dict[str, object] = {
     "learning_rate": 2e-3,
     "vocab_size": 256,
 }
+DESCENT: dict[str, object] = {"max_steps": 400, "warmup_steps": 0}
 LOOPS: dict[str, Loop] = {
     "experts": Loop("loops:mixture"),
     "experts_collapsed": Loop("loops:mixture", {"balance": 0.0}),
     "adversaries": Loop("loops:adversaries"),
     "adversaries_lost": Loop("loops:adversaries", {"generator_rate": 0.0}),
+    "adversaries_minimax": Loop("loops:adversaries", {"minimax": True}),
+    "adversaries_minimax_lost": Loop("loops:adversaries", {"minimax": True, "generator_rate": 0.0}),
     "critics": Loop("density:critics"),
     "critics_clipped": Loop("density:critics", {"clip": 1e-3}),
     "density": Loop("density:narrow"),
@@ -75,6 +78,7 @@ LOOPS: dict[str, Loop] = {
     "data_searched": Loop("machine:timed", {"indexed": False}),
     "hooks_kept": Loop("machine:timed", {"remove_hooks": False}),
     "evaluated_each_step": Loop("machine:timed", {"evaluated_from": 120}),
+    "evaluated_at_length": Loop("machine:timed", {"evaluated_from": 120, "looks": 128}),
     "course": Loop("course:course", declared=PLANNED),
     "warmup_in_epochs": Loop("course:course", {"scheduler_every": 60}, PLANNED),
     "scheduler_four_times": Loop("course:course", {"scheduler_times": 4}, PLANNED),
@@ -90,10 +94,20 @@ LOOPS: dict[str, Loop] = {
     "restart_loop": Loop("course:course", {"crashes": (150,) * 6}, PLANNED),
     "lengths_mixed": Loop("sources:bucketed"),
     "lengths_in_stretches": Loop("sources:bucketed", {"shuffled": False}),
+    "squares": Loop("curves:squares", declared=DESCENT),
+    "squares_settled": Loop("curves:squares", {"rate": 0.3}, DESCENT),
+    "squares_hot": Loop("curves:squares", {"rate": 1.0}, DESCENT),
+    "squares_left_blank": Loop("curves:squares", {"rate": 1.0, "keep_nan": False}, DESCENT),
+    "seen_once": Loop("curves:remembered"),
+    "seen_again": Loop("curves:remembered", {"texts": 6400}),
+    "next_byte": Loop("curves:next_byte"),
+    "few_contexts": Loop("curves:next_byte", {"contexts": 512}),
+    "units_killed": Loop("curves:next_byte", {"hot_step": 300}),
     "preferences": Loop("preferences:direct", declared=SIGMOID),
     "preferences_other_reference": Loop("preferences:direct", {"own_reference": False}, SIGMOID),
     "rewards": Loop("preferences:grouped"),
     "rewards_all_or_nothing": Loop("preferences:grouped", {"partial_credit": False}),
+    "rewards_hot": Loop("preferences:grouped", {"rate": 2.0}),
 }
 #: what the trainers of transformers and trl train and log by themselves
 STOCK_PLAN = PLANNED | {"max_steps": 160, "warmup_steps": 16}
@@ -122,6 +136,7 @@ STOCK: dict[str, Loop] = {
     "dpo": Loop("policies:dpo", declared=SIGMOID),
     "dpo_hot": Loop("policies:dpo", {"rate": 5e-3}, SIGMOID),
     "grpo": Loop("policies:grpo"),
+    "grpo_without_kl": Loop("policies:grpo", {"beta": 0.0}),
     "grpo_hot": Loop("policies:grpo", {"rate": 2e-2}),
     "grpo_other_end": Loop("policies:grpo", {"end": 0}),
 }

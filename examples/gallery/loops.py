@@ -68,8 +68,13 @@ def mixture(seed: int, balance: float = 0.2, steps: int = 400, every: int = 4) -
             loads, losses = torch.zeros(8), []
 
 
-def adversaries(seed: int, generator_rate: float = 1e-3, steps: int = 1200, every: int = 10) -> Iterator[Record]:
-    """Two small networks and a ring of eight blurred points; with a rate of 0 the generator never answers."""
+def adversaries(
+    seed: int, generator_rate: float = 1e-3, minimax: bool = False, steps: int = 1200, every: int = 10
+) -> Iterator[Record]:
+    """Two small networks and a ring of eight blurred points; with a rate of 0 the generator never answers.
+
+    With `minimax` the generator lowers log(1 - D) (Goodfellow et al. 2014), whose slope vanishes where the critic is sure.
+    """
     torch.manual_seed(seed)
     generator = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2))
     critic = nn.Sequential(nn.Linear(2, 64), nn.LeakyReLU(0.2), nn.Linear(64, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
@@ -83,7 +88,7 @@ def adversaries(seed: int, generator_rate: float = 1e-3, steps: int = 1200, ever
         down.zero_grad()
         d_loss.backward()
         down.step()
-        g_loss = functional.softplus(-critic(made)).mean()
+        g_loss = -functional.softplus(critic(made)).mean() if minimax else functional.softplus(-critic(made)).mean()
         up.zero_grad()
         g_loss.backward()
         up.step()

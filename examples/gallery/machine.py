@@ -55,12 +55,12 @@ def small() -> nn.Sequential:
 
 
 def timed(
-    seed: int, *, indexed: bool = True, remove_hooks: bool = True, evaluated_from: int = 0, steps: int = 240
+    seed: int, *, indexed: bool = True, remove_hooks: bool = True, evaluated_from: int = 0, looks: int = 32, steps: int = 240
 ) -> Iterator[Record]:
     """Train with a DataLoader and log how long it waits and how long a step takes.
 
     Hooks note the activations of each step; unless `remove_hooks`, they stay. From step `evaluated_from` on (0: never) each step ends
-    with a look at 32 batches.
+    with a look at `looks` batches.
     """
     torch.manual_seed(seed)
     model = small()
@@ -80,7 +80,7 @@ def timed(
             optimizer.step()
             for hook in hooks if remove_hooks else ():
                 hook.remove()
-            for at in range(32 if 0 < evaluated_from <= step else 0):
+            for at in range(looks if 0 < evaluated_from <= step else 0):
                 with torch.no_grad():
                     functional.cross_entropy(model(data[at][:, :-1]), data[at][:, -1])
             now = time.process_time()

@@ -64,7 +64,7 @@ def direct(seed: int, base: Path, own_reference: bool = True, steps: int = 50) -
         }
 
 
-def grouped(seed: int, partial_credit: bool = True, steps: int = 300) -> Iterator[Record]:
+def grouped(seed: int, partial_credit: bool = True, rate: float = 0.05, steps: int = 300) -> Iterator[Record]:
     """A policy that writes 6 of 12 symbols for each of 16 prompts, trained on group-relative advantages (Shao et al. 2024).
 
     The reward is the share of right symbols, or 1 only for the whole answer, which it never finds by chance.
@@ -72,7 +72,7 @@ def grouped(seed: int, partial_credit: bool = True, steps: int = 300) -> Iterato
     torch.manual_seed(seed)
     logits = torch.zeros(16, 6, 12, requires_grad=True)
     answers = torch.randint(0, 12, (16, 6))
-    optimizer = torch.optim.Adam([logits], lr=0.05)
+    optimizer = torch.optim.Adam([logits], lr=rate)
     for step in range(1, steps + 1):
         prompts = torch.randint(0, 16, (8,))
         policy = torch.distributions.Categorical(logits=logits[prompts])
@@ -93,7 +93,7 @@ def grouped(seed: int, partial_credit: bool = True, steps: int = 300) -> Iterato
             "step": step,
             "loss": loss.item(),
             "grad_norm": norm.item(),
-            "learning_rate": 0.05,
+            "learning_rate": rate,
             "reward": reward.mean().item(),
             "reward_std": spread.mean().item(),
             "frac_reward_zero_std": (spread == 0).float().mean().item(),

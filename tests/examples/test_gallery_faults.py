@@ -1,6 +1,7 @@
 """The committed logs of loops and stock trainers show the faults that their metadata claims. Read with the standard library alone."""
 
 import json
+import math
 from statistics import mean, median
 
 import pytest
@@ -24,14 +25,24 @@ FAULTS = {
     "resumed_without_scheduler": ("resumed", "lost"),
     "resumed_without_sampler": ("resumed", "lost"),
     "restart_loop": ("resumed", "crashes"),
+    "evaluated_at_length": ("evaluated_each_step", "looks"),
+    "adversaries_minimax_lost": ("adversaries_minimax", "generator_rate"),
+    "lengths_in_stretches": ("lengths_mixed", "shuffled"),
+    "squares_settled": ("squares", "rate"),
+    "squares_hot": ("squares", "rate"),
+    "squares_left_blank": ("squares_hot", "keep_nan"),
+    "seen_again": ("seen_once", "texts"),
+    "few_contexts": ("next_byte", "contexts"),
+    "units_killed": ("next_byte", "hot_step"),
+    "rewards_hot": ("rewards", "rate"),
     "eval_leaked": ("epochs", "leaked"),
     "warmup_ignored": ("stock", "schedule"),
     "accumulation_summed": ("accumulation", "own_loss"),
     "all_masked": ("stock", "masked"),
     "grpo_other_end": ("grpo", "end"),
 }
-HEALTHY = {twin for twin, _ in FAULTS.values()} | {"density", "batch_of_one", "warmup_stable_decay", "curriculum"}
-RUNS = sorted({*FAULTS, *HEALTHY})
+ODD = {"density", "batch_of_one", "warmup_stable_decay", "curriculum", "grpo_without_kl"}
+RUNS = sorted({*FAULTS, *(twin for twin, _ in FAULTS.values()), *ODD})
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -108,13 +119,58 @@ def test_poison_and_a_hot_step_show_in_the_loss(seed: int) -> None:
 
 
 @each_seed
+def test_a_rate_above_the_stable_one_ends_beyond_all_numbers(seed: int) -> None:
+    losses = series("squares_hot", seed, "loss")
+    assert not math.isfinite(losses[-1])
+    blank = series("squares_left_blank", seed, "loss")
+    assert blank == [loss for loss in losses if math.isfinite(loss)]
+    assert len(series("squares_left_blank", seed, "lr")) == len(losses)
+
+
+@each_seed
+def test_what_is_learned_early_stays_where_it_is(seed: int) -> None:
+    settled = series("squares_settled", seed, "loss")
+    assert mean(settled[-100:]) == pytest.approx(mean(settled[-200:-100]), rel=0.005)
+    slow = series("squares", seed, "loss")
+    assert mean(slow[-100:]) < 0.8 * mean(slow[-200:-100])
+
+
+@each_seed
+def test_a_table_knows_what_it_has_seen(seed: int) -> None:
+    again, once = (series(run, seed, "loss") for run in ("seen_again", "seen_once"))
+    assert median(again[100:120]) < 0.5 * median(again[80:100])
+    assert median(once[100:120]) > 0.9 * median(once[80:100])
+
+
+@each_seed
+def test_few_contexts_are_learned_by_heart_and_a_hot_step_kills(seed: int) -> None:
+    few, killed, healthy = (series(run, seed, "eval_loss") for run in ("few_contexts", "units_killed", "next_byte"))
+    assert few[-1] > 1.5 * min(few)
+    assert min(killed[10:]) > 2 * min(killed[:10])
+    assert healthy[-1] == pytest.approx(min(healthy), rel=0.01)
+
+
+@each_seed
+def test_a_sure_critic_leaves_neither_side_a_loss(seed: int) -> None:
+    for name in ("d_loss", "g_loss"):
+        assert max(map(abs, series("adversaries_minimax_lost", seed, name)[-50:])) < 1e-3
+        assert min(map(abs, series("adversaries_minimax", seed, name)[-50:])) > 0.3
+
+
+@each_seed
+def test_a_hot_policy_stands_still_before_it_is_right(seed: int) -> None:
+    assert max(series("rewards_hot", seed, "entropy")[-50:]) < 0.5
+    assert max(series("rewards_hot", seed, "reward")[-50:]) < 0.9 < series("rewards", seed, "reward")[-1]
+
+
+@each_seed
 def test_times_grow_where_they_should(seed: int) -> None:
     def grown(run: str, name: str) -> float:
         times = series(run, seed, name)
         return median(times[-30:]) / median(times[20:50])
 
     assert grown("hooks_kept", "step_time") > 2
-    assert grown("evaluated_each_step", "step_time") > 2
+    assert grown("evaluated_at_length", "step_time") > 10 * grown("evaluated_each_step", "step_time") / 2 > 10
     assert grown("data_searched", "data_time") > 2
     assert grown("timed", "step_time") < 1.3
 

@@ -114,6 +114,13 @@ def test_a_density_loss_that_is_all_noise_beside_the_training_gain_warns() -> No
     assert said("TP501", frame_of({"eval/loss": (steps, calm)}, loss=train)) == []
 
 
+def test_a_rise_is_over_fitting_only_where_the_training_loss_did_not_rise_as_well() -> None:
+    evals = (np.arange(20, 201, 20), [1.0, 0.8, 0.7, 0.6, 0.7, 0.9, 1.1, 1.3, 1.4, 1.5])
+    learns, broken = np.linspace(1, 0.2, 200), np.append(np.linspace(1, 0.6, 80), np.full(120, 1.5))
+    assert "over-fitting" in only("TP501", frame_of({"eval/loss": evals}, loss=learns)).message
+    assert "rose as well, from 0.6" in only("TP501", frame_of({"eval/loss": evals}, loss=broken)).message
+
+
 def test_parts_are_judged_where_no_whole_is_logged() -> None:
     risen = [1.0, 0.8, 0.7, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1]
     seen = only("TP501", evals_frame(box_loss=risen, cls_loss=np.linspace(1, 0.5, 9)))

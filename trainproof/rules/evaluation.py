@@ -84,7 +84,7 @@ def _rise(frame: Frame, evals: Series, t: EvaluationThresholds) -> Sighting | No
     return sighting(
         severity,
         f"{evals.name} rose from its best, {evals.value[low]:.4g} at step {evals.step[low]}, to {evals.value[-1]:.4g} at step "
-        f"{evals.step[-1]}{told}. This is consistent with over-fitting.",
+        f"{evals.step[-1]}{told}. {_meaning(frame, int(evals.step[low]), t)}",
         evals,
         first=low,
         last=last,
@@ -92,6 +92,18 @@ def _rise(frame: Frame, evals: Series, t: EvaluationThresholds) -> Sighting | No
         cite=sorted({low, start, last - 1, last}),
         threshold={"ratio": t.rise_fail if severity is FAIL else t.rise_warn},
     )
+
+
+def _meaning(frame: Frame, best: int, t: EvaluationThresholds) -> str:
+    """What the rise since the step of the best evaluation is consistent with: over-fitting, unless the training loss rose as well."""
+    if "loss" in frame:
+        loss = frame["loss"].finite
+        until = int(np.searchsorted(loss.step, best, side="right"))
+        if until:
+            before, after = stats.median(loss.value[max(0, until - 5) : until]), stats.median(loss.value[-5:])
+            if before > 0 and after > t.rise_warn * before:
+                return f"The training loss rose as well, from {before:.4g} to {after:.4g}: the model itself became worse."
+    return "This is consistent with over-fitting."
 
 
 def _risen(frame: Frame, evals: Series, t: EvaluationThresholds) -> tuple[Bools, Bools]:

@@ -11,7 +11,7 @@ from trainproof import stats
 from trainproof.frame import Frame
 from trainproof.rules import adversarial, completions, policy, rewards  # noqa: F401  registers TP804 to TP814
 from trainproof.rules.registry import FAIL, INFO, WARN, CannotTell, Sighting, evidence, rule, sighting
-from trainproof.rules.states import finite
+from trainproof.rules.states import finite, lasting
 from trainproof.thresholds import PreferenceThresholds
 from trainproof.verdict import Evidence, Severity
 
@@ -51,11 +51,7 @@ def preference_init_off(frame: Frame, t: PreferenceThresholds) -> Iterator[Sight
     What to try
     Log the first step; compare log-probabilities of policy and reference on one batch.
     """
-    declared = frame.facts.text("preference_loss")
-    if declared and declared not in SIGMOID:
-        raise CannotTell(f"the declared loss {declared!r} does not start at ln 2")
-    if any(name in frame for name in OTHER_LOSSES):
-        raise CannotTell("the loss has other terms than the sigmoid one")
+    declared = _declared_sigmoid(frame)
     loss = finite(frame, "loss", 1)
     first, step = float(loss.value[0]), int(loss.step[0])
     margin = frame["rewards/margins"].at(step) if "rewards/margins" in frame else None
@@ -80,6 +76,16 @@ def preference_init_off(frame: Frame, t: PreferenceThresholds) -> Iterator[Sight
             threshold={"near": t.init_near, "margin": t.init_margin if one else t.init_margin_averaged},
             more=cited,
         )
+
+
+def _declared_sigmoid(frame: Frame) -> bool:
+    """Whether the sigmoid loss is declared; False where none is. Raises CannotTell for another one."""
+    declared = frame.facts.text("preference_loss")
+    if declared and declared not in SIGMOID:
+        raise CannotTell(f"the declared loss {declared!r} does not start at ln 2")
+    if any(name in frame for name in OTHER_LOSSES):
+        raise CannotTell("the loss has other terms than the sigmoid one")
+    return bool(declared)
 
 
 @rule(
@@ -190,6 +196,68 @@ def preference_saturated(frame: Frame, t: PreferenceThresholds) -> Iterator[Sigh
             threshold={"loss": t.saturated_loss, "epoch": t.saturated_epoch},
             more=evidence(told, [int(at[i])]),
         )
+
+
+@rule(
+    "TP806",
+    "preference-worse-than-guess",
+    severity=FAIL,
+    needs=("loss",),
+    objectives=PREFERENCE,
+    min_records=20,
+    fix="Lower the learning rate; check that chosen and rejected are not swapped, and that beta is what you meant.",
+)
+def preference_worse_than_guess(frame: Frame, t: PreferenceThresholds) -> Iterator[Sighting]:
+    """The preference loss stays above that of a model that tells nothing apart.
+
+    What it does
+    Compares the smoothed loss with ln 2 = 0.693, what two equal models have.
+
+    Why it matters
+    Above it the policy is surer of the wrong answers than of the right ones: it lost more than it learned, most often by too high a rate.
+
+    Formula
+    Median of 5 losses > 1.25 ln 2 for 20 records, and to the end: WARN; FAIL when the median accuracy of the first 20 of them is below
+    0.5.
+
+    False positives
+    Other losses have other levels: asked only where the sigmoid loss is declared (preference_loss), or the first record lies between 0.5
+    and 0.7625. A stretch that the loss came down from again is not told.
+
+    What to try
+    Start again at a tenth of the rate; log rewards/chosen and rewards/rejected beside the accuracy.
+    """
+    declared = _declared_sigmoid(frame)
+    loss = finite(frame, "loss", t.guess_records)
+    if not declared and not (
+        loss.step[0] <= t.init_steps and t.init_range[0] <= loss.value[0] <= t.init_range[1]
+    ):
+        raise CannotTell("neither a declaration (--fact preference_loss=sigmoid) nor the first loss tell that it is the sigmoid one")
+    limit = t.guess_ratio * math.log(2)
+    state = lasting(loss.memo(stats.median5) > limit, t.guess_records)
+    if state is None:
+        return
+    sure = _accuracy(frame, int(loss.step[state.since]), int(loss.step[state.told]))
+    wrong = sure is not None and sure < 0.5  # of two answers, by a guess
+    yield sighting(
+        FAIL if wrong else WARN,
+        f"the loss is above {limit:.4g}, {t.guess_ratio:g} times that of two equal models, from step {loss.step[state.since]} to the end"
+        f"{'' if sure is None else f', with an accuracy of {sure:.2g}'}: the policy is surer of the wrong answers.",
+        loss,
+        first=state.since,
+        last=len(loss) - 1,
+        flagged=state.told,
+        threshold={"loss": limit, "records": t.guess_records},
+    )
+
+
+def _accuracy(frame: Frame, first_step: int, last_step: int) -> float | None:
+    """The median accuracy between two steps, where it was logged."""
+    if "rewards/accuracies" not in frame:
+        return None
+    told = frame["rewards/accuracies"].finite
+    between = told.value[(told.step >= first_step) & (told.step <= last_step)]
+    return stats.median(between) if len(between) else None
 
 
 def _early(frame: Frame, steps: stats.Ints, t: PreferenceThresholds) -> stats.Bools:
