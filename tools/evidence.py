@@ -91,7 +91,7 @@ LOOPS = {
     "accumulation_summed": ("FAIL", "a loss that is not divided by the number of micro-batches"),
     "all_masked": ("FAIL", "every label masked: the logger's filter writes 0"),
     "dpo": ("PASS", "healthy preference training"),
-    "dpo_hot": ("WARN", "a hundred times the rate"),
+    "dpo_hot": ("FAIL", "a hundred times the rate: the wrong answers are preferred"),
     "grpo": ("PASS", "healthy group-relative training"),
     "grpo_without_kl": ("PASS", "healthy: no reference, so that the loss says little"),
     "grpo_hot": ("FAIL", "a hundred times the rate"),

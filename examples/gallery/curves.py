@@ -93,5 +93,8 @@ def next_byte(seed: int, hot_step: int = 0, contexts: int = 1 << 20, steps: int 
             with torch.no_grad():
                 logits = model(held_out)
             right = (logits.argmax(-1) == target_held_out).float().mean()
-            record |= {"eval_loss": functional.cross_entropy(logits, target_held_out).item(), "eval_accuracy": right.item()}
+            record |= {
+                "eval_loss": functional.cross_entropy(logits, target_held_out).item(),
+                "eval_accuracy": right.item(),
+            }
         yield record

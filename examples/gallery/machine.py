@@ -55,7 +55,13 @@ def small() -> nn.Sequential:
 
 
 def timed(
-    seed: int, *, indexed: bool = True, remove_hooks: bool = True, evaluated_from: int = 0, looks: int = 32, steps: int = 240
+    seed: int,
+    *,
+    indexed: bool = True,
+    remove_hooks: bool = True,
+    evaluated_from: int = 0,
+    looks: int = 32,
+    steps: int = 240,
 ) -> Iterator[Record]:
     """Train with a DataLoader and log how long it waits and how long a step takes.
 

