@@ -96,6 +96,7 @@ LOOPS: dict[str, Loop] = {
     "lengths_in_stretches": Loop("sources:bucketed", {"shuffled": False}),
     "squares": Loop("curves:squares", declared=DESCENT),
     "squares_settled": Loop("curves:squares", {"rate": 0.3}, DESCENT),
+    "squares_warm": Loop("curves:squares", {"rate": 0.46}, DESCENT),
     "squares_hot": Loop("curves:squares", {"rate": 1.0}, DESCENT),
     "squares_left_blank": Loop("curves:squares", {"rate": 1.0, "keep_nan": False}, DESCENT),
     "seen_once": Loop("curves:remembered"),

@@ -30,6 +30,7 @@ FAULTS = {
     "adversaries_minimax_lost": ("adversaries_minimax", "generator_rate"),
     "lengths_in_stretches": ("lengths_mixed", "shuffled"),
     "squares_settled": ("squares", "rate"),
+    "squares_warm": ("squares", "rate"),
     "squares_hot": ("squares", "rate"),
     "squares_left_blank": ("squares_hot", "keep_nan"),
     "seen_again": ("seen_once", "texts"),
@@ -122,6 +123,7 @@ def test_poison_and_a_hot_step_show_in_the_loss(seed: int) -> None:
 
 @each_seed
 def test_a_rate_above_the_stable_one_ends_beyond_all_numbers(seed: int) -> None:
+    assert 1e9 < series("squares_warm", seed, "loss")[-1] < math.inf
     losses = series("squares_hot", seed, "loss")
     assert not math.isfinite(losses[-1])
     blank = series("squares_left_blank", seed, "loss")
