@@ -32,7 +32,10 @@ def asked(screen: LossScreen | NormScreen, values: list[float]) -> list[set[str]
     found = []
     for value in values:
         ask: set[str] = set()
-        screen.see(value, ask)
+        if isinstance(screen, LossScreen):
+            screen.see(value, ask, ask)
+        else:
+            screen.see(value, ask)
         found.append(ask)
     return found
 

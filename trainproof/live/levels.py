@@ -66,6 +66,10 @@ def _described(row: list[float]) -> Base:
     return Base(median, scale, row[math.ceil(0.95 * len(row)) - 1])
 
 
+#: records by which a spike may be flagged after its screen saw it
+FLAGGED_LATER = 5
+
+
 class _Width:
     """The loss smoothed over `width` records, and its best level so far: what TP203 compares."""
 
@@ -83,11 +87,13 @@ class _Width:
 
 
 class LossScreen:
-    """TP107, TP201, TP202, TP203, TP206, TP208, TP209 and TP210 for one loss. `uniform` and `early` are limits of TP209 and TP206 in nats."""
+    """TP107, TP201, TP202, TP203, TP206, TP208, TP209 and TP210 for one loss. `uniform` and `early` are limits of TP209 and TP206 in nats,
+    `lost` the records after which TP202 fails."""
 
     def __init__(self, t: LossThresholds, standing: Severities) -> None:
         self._t, self._standing = t, standing
         self.uniform, self.early = uniform_limit(0.0, t), t.early_loss
+        self.lost = t.unrecovered_fail_records
         self._values = array("d")
         self._scheduled = stats.scheduled_counts()
         self._count = 0
@@ -102,8 +108,8 @@ class LossScreen:
         self._shift_until = 0
         self._worse = 0  # records in a row worse than a uniform guess
 
-    def see(self, x: float, ask: set[str]) -> None:
-        """Add the rules to ask after one more finite loss to `ask`."""
+    def see(self, x: float, ask: set[str], now: set[str]) -> None:
+        """Add the rules to ask after one more finite loss to `ask`, and those that may speak at this very record to `now`."""
         self._values.append(x)
         self._five.append(x)
         self._count += 1
@@ -118,7 +124,7 @@ class LossScreen:
         if m5 < self.early:
             ask.add("TP206")
         if base is not None:
-            self._see_spike(x, m5, base, ask)
+            self._see_spike(x, m5, base, ask, now)
             self._see_shift(x, base, ask)
         self._see_levels(m5, ask)
 
@@ -132,7 +138,7 @@ class LossScreen:
             values = np.array(self._values)
             self._noise = stats.difference_noise(np.log(values) if self._positive else values)
 
-    def _see_spike(self, x: float, m5: float, base: Base, ask: set[str]) -> None:
+    def _see_spike(self, x: float, m5: float, base: Base, ask: set[str], now: set[str]) -> None:
         """Where TP201 begins an episode, and where TP202 has waited long enough for its end."""
         t, (median, scale, high) = self._t, base
         if x <= median and m5 <= high and self._episode is None:  # nearly always
@@ -152,6 +158,8 @@ class LossScreen:
                 self._episode = None
             elif length >= t.unrecovered_warn_records:
                 ask.add("TP202")
+                if 0 <= length - self.lost < FLAGGED_LATER:
+                    now.add("TP202")
 
     def _see_shift(self, x: float, base: Base, ask: set[str]) -> None:
         """Where TP210's sum fires, and until it knows as many records after the change as before it."""

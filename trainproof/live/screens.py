@@ -40,6 +40,7 @@ from trainproof.rules.plateau import is_flat_now
 from trainproof.rules.registry import CannotTell, Rule
 from trainproof.rules.repeats import Repeats
 from trainproof.rules.schedules import warmup_steps
+from trainproof.rules.spikes import unrecovered_records
 from trainproof.thresholds import Thresholds
 
 #: rules that look at all counts of the schedule each time, and what tells whether the newest one has anything for them
@@ -117,8 +118,10 @@ class Screens:
         scratch = frame.objective == "lm" and frame.facts.get("pretrained") is False
         self._uniform = uniform_limit(declared_classes(frame), t)
         self._early = t.early_loss_scratch if scratch else t.early_loss
-        for screen in self._losses.values():
+        for name, screen in self._losses.items():
             screen.uniform, screen.early = self._uniform, self._early
+            if name in frame:
+                screen.lost = unrecovered_records(frame, frame[name].finite, t)
 
     def see(self, step: int, record: Mapping[str, float]) -> Asked:
         """The rules to ask after one more record, under our names."""
@@ -236,7 +239,7 @@ class Screens:
                 if abs(value) > self._t.numerics.absurd_loss:
                     asked.often.add("TP107")
                 often = asked.often if part is None else set[str]()
-                screen.see(value, often)
+                screen.see(value, often, asked.now)
                 if repeats is not None and repeats.see(value):
                     often.add("TP604")
                 if part is not None and often:

@@ -10,10 +10,9 @@ from trainproof import stats
 from trainproof.frame import Frame, Series
 from trainproof.rules.registry import FAIL, INFO, WARN, CannotTell, Sighting, rule, sighting
 from trainproof.rules.rewards import REWARD
-from trainproof.rules.states import finite, lasting, rises
+from trainproof.rules.states import finite, lasting, rises_no_more
 from trainproof.stats import Bools
 from trainproof.thresholds import PreferenceThresholds
-from trainproof.verdict import Severity
 
 #: probability ratio of new to old policy, as trainers log it
 RATIOS = ("ratio", "policy/ratio", "eval/ratio", "ratio/mean")
@@ -187,14 +186,14 @@ def entropy_collapse(frame: Frame, t: PreferenceThresholds) -> Iterator[Sighting
     high = (m5 > t.entropy_times * start) & (m5 > t.entropy_high)
     for state, word in ((lasting(low, t.entropy_records), "fell"), (lasting(high, t.entropy_records), "rose")):
         if state:
-            severity: Severity = INFO if word == "fell" and rises(frame, "reward", t.signal_rises) else WARN
+            still = rises_no_more(frame, entropy, state.told, t.signal_rises) if word == "fell" else state.told
             yield sighting(
-                severity,
+                INFO if still is None else WARN,
                 f"the entropy {word} from {start:.4g} (median of the first {t.entropy_first} records) to {m5[-1]:.4g}.",
                 entropy,
                 first=state.since,
                 last=len(entropy) - 1,
-                flagged=state.told,
+                flagged=state.told if still is None else still,
                 cite=[0, state.since, state.told, len(entropy) - 1],
                 threshold={"share": t.entropy_share, "times": t.entropy_times},
             )

@@ -9,7 +9,7 @@ import numpy as np
 from trainproof import stats
 from trainproof.frame import Frame, Series
 from trainproof.rules.registry import FAIL, INFO, WARN, CannotTell, Sighting, rule, sighting
-from trainproof.rules.states import finite, holds_since, lasting, rises
+from trainproof.rules.states import finite, holds_since, lasting, rises_no_more
 from trainproof.thresholds import PreferenceThresholds
 
 REWARD = frozenset({"rl"})
@@ -57,8 +57,12 @@ def no_advantage_signal(frame: Frame, t: PreferenceThresholds) -> Iterator[Sight
     if not len(hits):
         return
     flagged, dead = int(n[hits[0]]) - 1, _dead(frame, series, t)
+    severity = FAIL
+    if dead is None:
+        still = rises_no_more(frame, series, flagged, t.signal_rises)
+        severity, flagged = (INFO, flagged) if still is None else (WARN, still)
     yield sighting(
-        FAIL if dead is not None else INFO if rises(frame, "reward", t.signal_rises) else WARN,
+        severity,
         f"{series.name} says that the answers scored alike in {int(none.sum())} of {len(series)} records.",
         series,
         first=int(np.argmax(none)),
@@ -93,14 +97,15 @@ def _floor(frame: Frame, t: PreferenceThresholds) -> Iterator[Sighting]:
     if state is None:
         return
     latest = reward.value[-t.floor_window :]
+    still = rises_no_more(frame, reward, state.told, t.signal_rises)
     yield sighting(
-        INFO if rises(frame, "reward", t.signal_rises) else WARN,
+        INFO if still is None else WARN,
         f"the reward is exactly {lowest[-1]:.4g}, the lowest there is, in {int((latest == lowest[-1]).sum())} of the last {len(latest)} "
         "records: nothing is being rewarded.",
         reward,
         first=state.since,
         last=len(reward) - 1,
-        flagged=state.told,
+        flagged=state.told if still is None else still,
         threshold={"share": t.floor_share, "records": t.floor_window},
     )
 

@@ -245,7 +245,7 @@ def spike_not_recovered(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         if length < t.unrecovered_warn_records:
             continue
         still = episode.stop >= len(loss)
-        fail_after = max(t.unrecovered_fail_records, int(t.unrecovered_fail_share * _planned_records(frame, loss)))
+        fail_after = unrecovered_records(frame, loss, t)
         severity = FAIL if still and length >= fail_after else WARN
         flagged = episode.flagged + (fail_after if severity is FAIL else t.unrecovered_warn_records) - 1
         now = stats.median(loss.value[-5:])
@@ -263,6 +263,11 @@ def spike_not_recovered(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
             },
         )
         return
+
+
+def unrecovered_records(frame: Frame, loss: Series, t: LossThresholds) -> int:
+    """After how many records above its level a loss that has not come back fails."""
+    return max(t.unrecovered_fail_records, int(t.unrecovered_fail_share * _planned_records(frame, loss)))
 
 
 def _planned_records(frame: Frame, loss: Series) -> float:

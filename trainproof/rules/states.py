@@ -75,6 +75,18 @@ def finite(frame: Frame, name: str, records: int) -> Series:
     return series
 
 
-def rises(frame: Frame, name: str, z: float) -> bool:
-    """Whether the metric is logged and has a clear upward trend (Mann-Kendall Z of its block medians above `z`)."""
-    return name in frame and stats.trend_z(frame[name].finite.value) > z
+def rises_no_more(frame: Frame, series: Series, since: int, z: float) -> int | None:
+    """The point of `series`, `since` or later, from which on the reward had no clear rise (Mann-Kendall Z of its block medians above `z`);
+    None while it rises.
+
+    Looked at on the common schedule, so that a guardian says it at the same record.
+    """
+    if "reward" not in frame or not len(frame["reward"].finite):
+        return since
+    reward = frame["reward"].finite
+    first = int(reward.upto(series.step[since : since + 1])[0]) + 1
+    counts = [first, *(int(n) for n in stats.renewals(len(reward), stats.SCHEDULE_START) if n > first)]
+    count = holds_since(counts, lambda n: stats.trend_z(reward.value[:n]) <= z)
+    if count is None:
+        return None
+    return since if count == first else int(series.upto(reward.step[count - 1 : count])[0])
