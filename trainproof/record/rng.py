@@ -20,7 +20,9 @@ def capture_rng() -> dict[str, Any]:
 
 
 def restore_rng(state: dict[str, Any], without: frozenset[str] = frozenset()) -> None:
-    """Set the generators, but for those named in `without`."""
+    """Set the generators, but for those named in `without`. Raises TypeError for what is no such state."""
+    if not isinstance(state, dict):
+        raise TypeError("the states of the generators are no dictionary")
     if "torch" in state and "torch" not in without:
         torch().set_rng_state(state["torch"].to(torch().uint8))
     if "numpy" in state and "numpy" not in without:
