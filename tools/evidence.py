@@ -95,6 +95,7 @@ LOOPS = {
     "dpo_hot": ("FAIL", "a hundred times the rate: the wrong answers are preferred"),
     "grpo": ("PASS", "healthy group-relative training"),
     "grpo_without_kl": ("PASS", "healthy: no reference, so that the loss says little"),
+    "grpo_loss_of_zero": ("PASS", "healthy: advantages that sum to 0, so that the loss is 0 while the reward rises"),
     "grpo_hot": ("FAIL", "a hundred times the rate"),
     "grpo_other_end": ("FAIL", "an end token that the model never writes"),
     "preferences": ("PASS", "healthy preference training"),

@@ -138,6 +138,7 @@ STOCK: dict[str, Loop] = {
     "dpo_hot": Loop("policies:dpo", {"rate": 5e-3}, SIGMOID),
     "grpo": Loop("policies:grpo"),
     "grpo_without_kl": Loop("policies:grpo", {"beta": 0.0}),
+    "grpo_loss_of_zero": Loop("policies:grpo", {"beta": 0.0, "loss": "grpo"}),
     "grpo_hot": Loop("policies:grpo", {"rate": 2e-2}),
     "grpo_other_end": Loop("policies:grpo", {"end": 0}),
 }

@@ -88,16 +88,30 @@ def short_lines(completions: list[str], completion_ids: list[list[int]], **rest:
 
 
 def grpo(
-    seed: int, output: Path, base: Path, rate: float = 2e-4, end: int = ord("\n"), beta: float = 0.04, steps: int = 56
+    seed: int,
+    output: Path,
+    base: Path,
+    rate: float = 2e-4,
+    end: int = ord("\n"),
+    beta: float = 0.04,
+    loss: str = "dapo",
+    steps: int = 56,
 ) -> None:
-    """Reward lines that end early; `end` is the byte that the tokenizer takes for the end of an answer."""
+    """Reward lines that end early; `end` is the byte that the tokenizer takes for the end of an answer.
+
+    With `loss` "grpo" and a `beta` of 0 the loss is that of advantages which sum to 0: it is 0 while the policy learns.
+    """
     make_repeatable(seed, threads=1)
     prompts = [{"prompt": prompt, "end": end} for prompt, _ in pieces(seed)]
     trainer = GRPOTrainer(
         model=GPT2LMHeadModel.from_pretrained(base),
         reward_funcs=short_lines,
         args=GRPOConfig(
-            **shared(output, seed, rate, steps), num_generations=4, max_completion_length=ANSWER, beta=beta
+            **shared(output, seed, rate, steps),
+            num_generations=4,
+            max_completion_length=ANSWER,
+            beta=beta,
+            loss_type=loss,
         ),
         train_dataset=Dataset.from_list(prompts[: 8 * steps]),
         processing_class=byte_tokenizer(end),

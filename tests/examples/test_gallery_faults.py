@@ -44,7 +44,7 @@ FAULTS = {
     "all_masked": ("stock", "masked"),
     "grpo_other_end": ("grpo", "end"),
 }
-ODD = {"density", "batch_of_one", "warmup_stable_decay", "curriculum", "grpo_without_kl"}
+ODD = {"density", "batch_of_one", "warmup_stable_decay", "curriculum", "grpo_without_kl", "grpo_loss_of_zero"}
 RUNS = sorted({*FAULTS, *(twin for twin, _ in FAULTS.values()), *ODD})
 
 
@@ -152,6 +152,13 @@ def test_few_contexts_are_learned_by_heart_and_a_hot_step_kills(seed: int) -> No
     assert few[-1] > 1.5 * min(few)
     assert min(killed[10:]) > 2 * min(killed[:10])
     assert healthy[-1] == pytest.approx(min(healthy), rel=0.01)
+
+
+@each_seed
+def test_a_loss_of_zero_may_be_one_that_learns(seed: int) -> None:
+    assert max(map(abs, series("grpo_loss_of_zero", seed, "loss"))) < 1e-6
+    rewards = series("grpo_loss_of_zero", seed, "reward")
+    assert mean(rewards[-10:]) > 1.5 * mean(rewards[:10])
 
 
 @each_seed
