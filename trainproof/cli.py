@@ -178,9 +178,17 @@ _set = click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help=
 
 @app.command()
 @click.argument("inputs", nargs=-1, required=True, metavar="JOB|LOG LOG|demo")
-@click.option("--steps", default=12, show_default=True, help="Optimizer steps of the uninterrupted run.")
-@click.option("--at", type=int, help="The step at which it is interrupted; default: half of them.")
-@click.option("--seeds", type=int, metavar="N", help="Leave out one part after the other, for N seeds: a table.")
+@click.option(
+    "--steps",
+    default=12,
+    type=click.IntRange(min=1),
+    show_default=True,
+    help="Optimizer steps of the uninterrupted run.",
+)
+@click.option("--at", type=click.IntRange(min=1), help="The step at which it is interrupted; default: half of them.")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), metavar="N", help="Leave out one part after the other, for N seeds: a table."
+)
 @_set
 @_reporting
 def resume(**options: Any) -> int:
@@ -197,7 +205,13 @@ def resume(**options: Any) -> int:
 
 @app.command("record-check")
 @click.argument("job", metavar="JOB")
-@click.option("--steps", default=10, show_default=True, help="Optimizer steps of each of the two runs.")
+@click.option(
+    "--steps",
+    default=10,
+    type=click.IntRange(min=1),
+    show_default=True,
+    help="Optimizer steps of each of the two runs.",
+)
 @_set
 @_reporting
 def record_check(job: str, steps: int, given: tuple[str, ...], **options: Any) -> int:
@@ -211,9 +225,15 @@ def record_check(job: str, steps: int, given: tuple[str, ...], **options: Any) -
 @click.argument("job", metavar="JOB|SCRIPT")
 @click.argument("arguments", nargs=-1, metavar="[ARGUMENT]...")
 @click.option("--out", required=True, metavar="FOLDER", help="Where the recording goes.")
-@click.option("--steps", default=100, show_default=True, help="Optimizer steps of a JOB.")
-@click.option("--checkpoint-every", default=50, show_default=True, metavar="STEPS")
-@click.option("--eval-every", default=0, metavar="STEPS", help="Record the held-out loss of a JOB with evaluate().")
+@click.option("--steps", default=100, type=click.IntRange(min=1), show_default=True, help="Optimizer steps of a JOB.")
+@click.option("--checkpoint-every", default=50, type=click.IntRange(min=0), show_default=True, metavar="STEPS")
+@click.option(
+    "--eval-every",
+    default=0,
+    type=click.IntRange(min=0),
+    metavar="STEPS",
+    help="Record the held-out loss of a JOB with evaluate().",
+)
 @click.option(
     "--keyed", type=int, metavar="SEED", help="Draw the randomness of each batch from its number: bisect needs it."
 )
