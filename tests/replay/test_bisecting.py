@@ -34,6 +34,13 @@ def point(values: dict[int, float], bad: int | None = None) -> Any:
     return None if found is None else (found.step, found.level)
 
 
+def test_a_level_that_still_climbs_at_the_end_is_found_before_its_last_value() -> None:
+    learned = np.geomspace(2.361, 0.023, 24)
+    found = bad_point(evaluations(*learned, 0.042, 0.334, 1.244, 2.188))
+    assert found is not None
+    assert found.step == 10 * 27
+
+
 def test_the_change_point_is_the_first_bad_evaluation() -> None:
     assert point(evaluations(2.0, 1.5, 1.2, 1.1, 3.0, 3.1, 2.9)) == (50, pytest.approx((1.1 + 2.95) / 2))
     found = bad_point(evaluations(2.0, 1.5, 1.2, float("nan"), float("nan")))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -53,11 +52,14 @@ def bad_point(evaluations: dict[int, float], bad: int | None = None) -> Bad | No
         return found.bad(steps[split]) if found.high > found.low else None
     # how much worse than untrained it is says nothing, and would hide where it began
     ceiling = float(values[0] + max(values[0] - values.min(), abs(values[0]))) if len(values) else 0.0
-    rises = [_rise(np.minimum(values, ceiling), split) for split in range(LEAST_BEFORE, len(values))]
-    most = max(rises, key=lambda rise: rise.high - rise.low, default=None)
-    if most is None or most.high - most.low < most.least:
-        return None
-    return most.bad(steps[LEAST_BEFORE + rises.index(most)])
+    capped = np.minimum(values, ceiling)
+    rises = [
+        (rise, step)
+        for split, step in enumerate(steps[LEAST_BEFORE:], LEAST_BEFORE)
+        if (rise := _rise(capped, split)) is not None
+    ]
+    most, step = max(rises, key=lambda found: found[0].high - found[0].low, default=(None, 0))
+    return most.bad(step) if most is not None and most.high - most.low >= most.least else None
 
 
 class _Rise(NamedTuple):
@@ -71,14 +73,14 @@ class _Rise(NamedTuple):
         return Bad(step, (self.low + self.high) / 2, LIMITS.unsure * (self.high - self.low))
 
 
-def _rise(values: np.ndarray, split: int) -> _Rise:
-    """What is bad stays bad: of the values from the split on, all but the lowest quarter count, so that a spike that passes is none; a single
-    value at the end counts only where all that was learned is lost."""
+def _rise(values: np.ndarray, split: int) -> _Rise | None:
+    """What is bad stays bad: of the values from the split on, all but the lowest quarter count, so that a spike that passes is none. None for
+    a single value at the end, unless all that was learned is lost."""
     lowest = split - LEAST_BEFORE + int(np.argmin(values[split - LEAST_BEFORE : split]))
     low, kept = float(values[lowest]), values[split:]
     high = float(min(np.quantile(kept, LIMITS.rise_kept), values[split]))
     if len(kept) == 1 and high < values[0]:
-        return _Rise(low, high, math.inf)
+        return None
     # a falling loss has a trend, and what it rises by on its way is its noise; a level that n evaluations keep is surer than one
     changes, known = np.diff(values[: lowest + 1]), min(len(kept), SURE)
     ups = changes[changes > 0]
