@@ -34,11 +34,11 @@ def point(values: dict[int, float], bad: int | None = None) -> Any:
     return None if found is None else (found.step, found.level)
 
 
-def test_a_level_that_still_climbs_at_the_end_is_found_before_its_last_value() -> None:
-    learned = np.geomspace(2.361, 0.023, 24)
-    found = bad_point(evaluations(*learned, 0.042, 0.334, 1.244, 2.188))
+@pytest.mark.parametrize(("last", "bad"), [(2.188, 280), (1.9, 270)])
+def test_a_last_value_counts_where_nearly_all_is_lost_and_hides_nothing_where_not(last: float, bad: int) -> None:
+    found = bad_point(evaluations(*np.geomspace(2.361, 0.023, 24), 0.042, 0.334, 1.244, last))
     assert found is not None
-    assert found.step == 10 * 27
+    assert found.step == bad
 
 
 def test_the_change_point_is_the_first_bad_evaluation() -> None:

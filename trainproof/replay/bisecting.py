@@ -75,11 +75,11 @@ class _Rise(NamedTuple):
 
 def _rise(values: np.ndarray, split: int) -> _Rise | None:
     """What is bad stays bad: of the values from the split on, all but the lowest quarter count, so that a spike that passes is none. None for
-    a single value at the end, unless all that was learned is lost."""
+    a single value at the end, unless nearly all that was learned is lost."""
     lowest = split - LEAST_BEFORE + int(np.argmin(values[split - LEAST_BEFORE : split]))
     low, kept = float(values[lowest]), values[split:]
     high = float(min(np.quantile(kept, LIMITS.rise_kept), values[split]))
-    if len(kept) == 1 and high < values[0]:
+    if len(kept) == 1 and high - low < LIMITS.rise_lost * (values[0] - low):
         return None
     # a falling loss has a trend, and what it rises by on its way is its noise; a level that n evaluations keep is surer than one
     changes, known = np.diff(values[: lowest + 1]), min(len(kept), SURE)

@@ -14,7 +14,7 @@ from trainproof.errors import InputError
 from trainproof.experiments import Cause
 from trainproof.record.storage import load_state
 from trainproof.record.tape import checkpoints_in
-from trainproof.replay.bisecting import bad_point
+from trainproof.replay.bisecting import LIMITS, Bad, bad_point
 from trainproof.replay.counterfactuals import Bench, Change, Level, shard_of
 from trainproof.replay.job import Target
 from trainproof.replay.runner import Runner
@@ -33,7 +33,7 @@ def run_forensic(folder: str, job: str, settings: dict[str, Any], budget: int) -
         for seed in range(1, CONFIRM_ORDERS + 1)
     ]
     values = {step: _value(benches[0], place) for step, place in places.items()}
-    bad = bad_point(values)
+    bad = bad_point(values) or _lost_at_the_end(values)
     if bad is None:
         return {"bad": None, "cause": None, "tries": [], "steps": 0}
     for bench in benches:
@@ -46,6 +46,13 @@ def run_forensic(folder: str, job: str, settings: dict[str, Any], budget: int) -
         "tries": [t for bench in benches for t in bench.tries],
         "steps": sum(bench.steps for bench in benches),
     }
+
+
+def _lost_at_the_end(values: dict[int, float]) -> Bad | None:
+    """Checkpoints are few: the last one alone counts where half of what had been learned is lost."""
+    last, low = max(values), min(values.values())
+    learned = values[min(values)] - low
+    return bad_point(values, last) if values[last] - low > LIMITS.rise_lost_checkpoint * learned > 0 else None
 
 
 def _value(bench: Bench, place: Path) -> float:
