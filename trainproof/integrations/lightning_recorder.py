@@ -17,7 +17,7 @@ class RecorderCallback(Callback):
     """Records a fit with one optimizer into a folder; `recorder` is its trainproof.Recorder, from the beginning of the training on.
 
     options: further arguments of the Recorder. In a replay the trainer goes past the batches before the checkpoint by its own loop; what other
-    callbacks do there, such as saving, they do again.
+    callbacks do there they do again, but for checkpoints, of which it saves none.
     """
 
     def __init__(self, folder: str, **options: Any) -> None:
@@ -47,8 +47,9 @@ class RecorderCallback(Callback):
 
         pl_module.training_step = training_step
         if recorder.goal is not None:
-            for callback in trainer.checkpoint_callbacks:  # a replay writes over nothing
-                callback.save_checkpoint = lambda *_: None
+            trainer.save_checkpoint = lambda *_, **__: (
+                None
+            )  # a replay writes nothing; checkpoint callbacks save by this method
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.recorder is not None:
