@@ -173,18 +173,17 @@ def watch(**options: Any) -> int:
     return run_watch(WatchOptions(**options))
 
 
+def _steps(default: int, text: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """The option of how many optimizer steps are run."""
+    return click.option("--steps", default=default, type=click.IntRange(min=1), show_default=True, help=text)
+
+
 _set = click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A setting that the factory is given.")
 
 
 @app.command()
 @click.argument("inputs", nargs=-1, required=True, metavar="JOB|LOG LOG|demo")
-@click.option(
-    "--steps",
-    default=12,
-    type=click.IntRange(min=1),
-    show_default=True,
-    help="Optimizer steps of the uninterrupted run.",
-)
+@_steps(12, "Optimizer steps of the uninterrupted run.")
 @click.option("--at", type=click.IntRange(min=1), help="The step at which it is interrupted; default: half of them.")
 @click.option(
     "--seeds", type=click.IntRange(min=1), metavar="N", help="Leave out one part after the other, for N seeds: a table."
@@ -205,13 +204,7 @@ def resume(**options: Any) -> int:
 
 @app.command("record-check")
 @click.argument("job", metavar="JOB")
-@click.option(
-    "--steps",
-    default=10,
-    type=click.IntRange(min=1),
-    show_default=True,
-    help="Optimizer steps of each of the two runs.",
-)
+@_steps(10, "Optimizer steps of each of the two runs.")
 @_set
 @_reporting
 def record_check(job: str, steps: int, given: tuple[str, ...], **options: Any) -> int:
@@ -225,7 +218,7 @@ def record_check(job: str, steps: int, given: tuple[str, ...], **options: Any) -
 @click.argument("job", metavar="JOB|SCRIPT")
 @click.argument("arguments", nargs=-1, metavar="[ARGUMENT]...")
 @click.option("--out", required=True, metavar="FOLDER", help="Where the recording goes.")
-@click.option("--steps", default=100, type=click.IntRange(min=1), show_default=True, help="Optimizer steps of a JOB.")
+@_steps(100, "Optimizer steps of a JOB.")
 @click.option("--checkpoint-every", default=50, type=click.IntRange(min=0), show_default=True, metavar="STEPS")
 @click.option(
     "--eval-every",

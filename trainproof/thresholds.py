@@ -973,8 +973,10 @@ class ExperimentThresholds(msgspec.Struct, frozen=True):
     rise_swing: float = 1.5  # times the largest rise of the changes just before it
     rise_share: float = 0.25  # of the level before it
     rise_learned: float = 0.25  # of what had been learned; more where fewer than three evaluations keep it
-    rise_lost: float = 0.9  # of what had been learned, where a single value at the end says so
-    rise_lost_checkpoint: float = 0.5  # the same, where there are checkpoints alone
+    rise_lost: float = (
+        0.9  # of what had been learned, where a single value at the end says so; for examples/bisect/transformer.py
+    )
+    rise_lost_checkpoint: float = 0.5  # the same, where there are checkpoints alone: reasoned
     rise_kept: float = 0.25  # quantile of the values from there on that is the level that is kept
 
     # Between the level before and the one that is kept both are possible: a counterfactual there is trained on and looked at again. Source:

@@ -37,8 +37,9 @@ def collapse_cause(seen: Experiment, t: ExperimentThresholds) -> Iterator[Sighti
 
     False positives
     None is named for a held-out loss that rises by less than 25 % of its level, than a quarter of what had been learned, than 5 times its own
-    noise or 1.5 times its last swings; one evaluation at the end counts only where all that was learned is lost. Of 300 made healthy runs with
-    wild swings none named anything. A transient spike of the training loss never counts.
+    noise or 1.5 times its last swings; one evaluation at the end counts only where nine tenths of what had been learned is lost. Of 300 made
+    healthy runs with wild swings none named anything, when that one had still to lose all. A transient spike of the training loss never
+    counts.
 
     What to try
     Read the counterfactuals of the report: each is a command that anyone can repeat.

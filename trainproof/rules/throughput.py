@@ -194,8 +194,8 @@ def stalls(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
     The devices stand idle meanwhile.
 
     Formula
-    At the common judging points their share of the time is >= 10 %, to the end: WARN; INFO when they come in regular distances (the message names a declared save or evaluation
-    interval) or at most 20 steps apart (the optimizer's or accumulation's own rhythm).
+    At the common judging points their share of the time is >= 10 %, to the end: WARN; INFO when they come in regular distances (the message
+    names a declared save or evaluation interval) or at most 20 steps apart (the optimizer's or accumulation's own rhythm).
 
     False positives
     Evaluations and checkpoints take time by design: regular stalls are INFO. The first 20 records (start-up, compilation) are left out.
@@ -265,7 +265,8 @@ def data_bound(frame: Frame, t: ThroughputThresholds) -> Iterator[Sighting]:
 
     Formula
     At the common judging points waiting time / whole time >= 0.3 over the records so far, the first left out, to the end: INFO; WARN when
-    waiting also grew to 3 x its first quarter, or the share is above `data_warn` (never by default). A step time that does not contain the waiting is added to it.
+    waiting also grew to 3 x its first quarter, or the share is above `data_warn` (never by default). A step time that does not contain the
+    waiting is added to it.
 
     False positives
     A healthy public run spends 92 % of its time waiting and learns all the same: slow, not wrong, hence INFO.
