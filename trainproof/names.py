@@ -111,6 +111,7 @@ _TRAINING_WORDS = frozenset("lr learning grad gnorm norm kl entropy elbo val tra
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
 _UNIT = re.compile(r"\s*\((?:ms|s|sec|gb|mb|gib)\)\Z")
+_PERPLEXITY = re.compile(r"(?:.*[/_ ])?(?:ppl|perplexity)", re.I)
 _TEST = re.compile(r"test[/_]", re.IGNORECASE)
 _PART = re.compile(
     r"(?:(?:train|training|trainiterstats)[/_])?"
@@ -152,6 +153,11 @@ def looks_like_metric(name: str) -> bool:
     """Whether the name is one that training logs use (for sniffing)."""
     known = _HIGHER | _LOWER | _TRAINING_WORDS
     return any(w in known or w.rstrip("s") in known or w.startswith("reward") for w in _words(name))
+
+
+def is_perplexity(name: str) -> bool:
+    """Whether a metric is exp(loss) by its name."""
+    return _PERPLEXITY.fullmatch(name) is not None
 
 
 def higher_is_better(name: str) -> bool | None:

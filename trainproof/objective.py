@@ -12,6 +12,7 @@ import re
 import numpy as np
 
 from trainproof.frame import Frame, Series
+from trainproof.names import is_perplexity
 
 OBJECTIVES = ("lm", "classification", "regression", "density", "preference", "rl", "adversarial", "unknown")
 
@@ -43,7 +44,6 @@ _LM_NAME = re.compile(
     r"(?:.*[/_])?(?:bpb|bits_per_byte|mean_token_accuracy|token_accuracy|num_tokens|lm[_ -]?loss|reduced_train_loss)",
     re.I,
 )
-_PERPLEXITY = re.compile(r"(?:.*[/_ ])?(?:ppl|perplexity)", re.I)
 _ACCURACY = re.compile(
     r"(?:(?:train|eval|test)/)?(?:train_)?(?:accuracy|acc|top_?[15](?:_acc(?:uracy)?)?|error_rate)", re.I
 )
@@ -92,7 +92,7 @@ def _is_lm(frame: Frame, names: set[str]) -> bool:
     """Whether the loss is the mean cross-entropy of tokens, in nats."""
     if _is_perplexity_of(frame):
         return True
-    if any(map(_PERPLEXITY.fullmatch, names)):
+    if any(map(is_perplexity, names)):
         return False  # the loss is in bits, a sum, or has other terms
     if any(map(_LM_NAME.fullmatch, names)):
         return True
@@ -104,7 +104,7 @@ def _is_lm(frame: Frame, names: set[str]) -> bool:
 def _is_perplexity_of(frame: Frame) -> bool:
     """Whether a perplexity that is logged is exp(loss), of training or of evaluation."""
     for name in frame:
-        if _PERPLEXITY.fullmatch(name):
+        if is_perplexity(name):
             loss = frame.get("eval/loss" if name.startswith("eval/") else "loss")
             if loss is not None and _agree(loss, frame[name]):
                 return True

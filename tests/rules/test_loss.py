@@ -283,6 +283,11 @@ class TestLevels:
         short = judge_run(make_frame(dict.fromkeys(parts, np.zeros(9))), Settings(select=("TP208",)))
         assert {f.severity for f in short.findings} == {INFO}
 
+    @pytest.mark.parametrize(("perplexity", "said"), [(1.0, FAIL), (1.2, INFO)])
+    def test_a_perplexity_of_one_is_a_loss_of_zero(self, perplexity: float, said: Severity) -> None:
+        run = make_frame({"loss": np.zeros(12), "eval/perplexity": np.full(12, perplexity)})
+        assert only(run_rule("TP208", run)).severity is said
+
     def test_zero_from_the_start_is_a_placeholder_where_something_shows_that_the_model_learns(self) -> None:
         shows = {
             "loss/box": np.linspace(2, 1, 12),

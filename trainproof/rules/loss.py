@@ -9,7 +9,7 @@ import numpy as np
 
 from trainproof import stats
 from trainproof.frame import Frame, Series
-from trainproof.names import higher_is_better
+from trainproof.names import higher_is_better, is_perplexity
 from trainproof.rules import components, divergence, plateau, spikes  # noqa: F401  registers TP201 to TP204, TP210, TP211
 from trainproof.rules.eval_series import is_loss
 from trainproof.rules.registry import (
@@ -445,10 +445,13 @@ def loss_exactly_zero(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
 
 
 def _all_losses_zero(frame: Frame) -> bool:
-    """Whether no loss is anything but 0 or NaN, and neither a gradient norm nor a task metric shows that the model learns."""
+    """Whether no loss is anything but 0 or NaN (a perplexity: 1), and neither a gradient norm nor a task metric shows that the model
+    learns."""
     for name, series in frame.items():
         value = series.finite.value
-        if name == "grad_norm" or (is_loss(name) and name != "loss_scale"):
+        if is_perplexity(name):
+            learns = bool((value != 1).any())
+        elif name == "grad_norm" or (is_loss(name) and name != "loss_scale"):
             learns = bool(value.any())
         else:
             learns = higher_is_better(name) is not None and bool((value != value[:1]).any())
