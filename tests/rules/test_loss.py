@@ -264,6 +264,19 @@ class TestLevels:
         evaluated = make_frame({"eval/loss": ([0], [6.9])}, loss=high, objective="lm")  # a loss with other terms
         assert run_rule("TP207", evaluated) == []
 
+    @pytest.mark.parametrize(("code", "rise"), [("TP203", 1.0), ("TP202", 0.1)])
+    def test_a_rise_at_which_a_part_of_the_loss_is_switched_on_only_warns(self, code: str, rise: float) -> None:
+        whole = 0.3 + 2 * np.exp(-np.arange(400) / 15)
+        added = np.where(np.arange(400) < 150, 0.0, rise)
+        parts = {"loss/rec": noisy(whole), "loss/disc": added}
+        fails = only(run_rule(code, make_frame({"loss/rec": parts["loss/rec"]}, loss=noisy(whole + added))))
+        assert fails.severity is FAIL
+        seen = says_so_live(code, make_frame(parts, loss=noisy(whole + added)))
+        assert seen.severity is WARN
+        assert "loss/disc was switched on at step 151" in seen.message
+        late = {**parts, "loss/disc": (range(151, 401), added[150:])}  # logged from then on
+        assert only(run_rule(code, make_frame(late, loss=noisy(whole + added)))).severity is WARN
+
     def test_zero_twice_fails_and_once_does_not(self) -> None:
         assert only(run_rule("TP208", make_frame(loss=[2.0] * 10 + [0.0] * 3))).severity is FAIL
         assert run_rule("TP208", make_frame(loss=[2.0] * 10 + [0.0] + [2.0] * 3)) == []

@@ -13,6 +13,7 @@ from trainproof.frame import Frame, Series
 from trainproof.rules.cycles import period
 from trainproof.rules.modes import modes_of
 from trainproof.rules.registry import FAIL, INFO, SUPERVISED, WARN, Sighting, rule, sighting
+from trainproof.rules.switched_on import switched_on
 from trainproof.thresholds import DataOrderThresholds, LossThresholds, PipelineThresholds
 from trainproof.verdict import Severity
 
@@ -81,7 +82,8 @@ def loss_diverged(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     3,200 healthy noise runs); overshoot in the first steps (the best level starts at the median of the first 3). A run that came
     back to its best level is told as INFO, and so is one whose evaluation loss went on to new lows in at least 3 evaluations and is
     now a tenth of the training loss or less: a term was added to that. A loss that came back under that ratio 3 times, and within the last
-    80 records, swings: WARN. Declared curricula still fire: judge their phases apart.
+    80 records, swings: WARN. WARN, too, where a part of the loss (loss/...) was first logged, or first not 0, between the lowest record and
+    the rise, and another part before it. Declared curricula still fire: judge their phases apart.
 
     What to try
     Resume from a checkpoint before the rise with a lower learning rate; look at the batches before it; check mixed-precision scale.
@@ -98,6 +100,8 @@ def loss_diverged(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         elif times := _returns(loss, levels[0], t):
             swings = f" It came back {times} times and left again: batches of different kinds in turn, or a run at the edge of stability."
             yield _told(loss, worst, WARN, swings, t)
+        elif part := switched_on(frame, loss, _lowest(loss, worst), worst.flagged):
+            yield _told(loss, worst, WARN, part, t)
         else:
             yield _told(loss, worst, worst.severity, " This is consistent with a diverged run.", t)
 
@@ -267,8 +271,12 @@ def _noise_of_log(x: stats.Floats) -> stats.Renewed:
         return stats.noise_renewed(np.log(x))
 
 
+def _lowest(loss: Series, seen: Departure) -> int:
+    return int(np.argmin(loss.value[: seen.flagged + 1]))
+
+
 def _told(loss: Series, seen: Departure, severity: Severity, why: str, t: LossThresholds) -> Sighting:
-    lowest = int(np.argmin(loss.value[: seen.flagged + 1]))
+    lowest = _lowest(loss, seen)
     peak = seen.begin + int(np.argmax(loss.value[seen.begin : seen.flagged + 1]))
     ratio = f"{seen.level / seen.best:.3g} x" if seen.best > 0 else f"{seen.level - seen.best:.3g} above"
     return sighting(
