@@ -9,7 +9,10 @@ from functools import cache, lru_cache
 from trainproof.errors import UsageError
 
 #: what loggers put before the name of a training metric
-TRAIN_PREFIXES = ("", "train/", "train_", "training/", "training_", "trainiterstats/", "optim/", "optimizer/")
+TRAIN_PREFIXES = (
+    *("", "train/", "train_", "training/", "training_", "trainiterstats/", "optim/", "optimizer/"),
+    *("info/learner/default_policy/learner_stats/", "learners/default_policy/"),
+)
 EVAL_PREFIXES = (
     *("eval_", "eval/", "val_", "val/", "valid_", "valid/", "validation_", "validation/"),
     *("dev_", "dev/", "evalstats/", "evaluation/"),
@@ -20,11 +23,22 @@ ALIASES: dict[str, tuple[str, ...]] = {
         *("loss", "loss_step", "total_loss", "lm_loss", "reduced_train_loss", "crossentropyloss", "batch_loss"),
         *("loss/train", "loss_train", "loss/loss", "loss/total", "loss/total_loss", "loss_total", "trl"),
         *("avg_loss", "mean_loss", "running_loss", "loss_avg", "loss_epoch", "epoch_loss", "loss_vae"),
+        *(
+            "average_loss",
+            "avg.loss",
+            "step_loss",
+            "avr_loss",
+            "loss/average",
+            "loss/current",
+            "xent",
+            "cross_entropy",
+        ),
+        *("logloss", "binary_logloss", "multi_logloss", "mlogloss"),
     ),
-    "lr": ("lr", "learning_rate", "current_lr", "lr_current"),
+    "lr": ("lr", "learning_rate", "current_lr", "lr_current", "cur_lr"),
     "grad_norm": (
         *("grad_norm", "gnorm", "gradient_norm", "global_grad_norm", "total_grad_norm", "grad_2.0_norm_total"),
-        *("grad_norm/total", "norm", "grad"),
+        *("grad_norm/total", "actor/grad_norm", "norm", "grad"),
     ),
     "loss_scale": ("loss_scale", "amp_scaler", "grad_scale", "scaler"),
     "skipped_steps": ("skipped_steps", "number_of_skipped_iterations", "skipped_iterations"),
@@ -54,11 +68,21 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
     "reward": (
         *("reward", "rewards/mean", "rollout/ep_rew_mean", "ep_rew_mean", "eprewmean", "episode_reward"),
-        *("return", "episode_return", "mean_reward", "objective/rlhf_reward"),
+        *(
+            "return",
+            "episode_return",
+            "mean_reward",
+            "objective/rlhf_reward",
+            "critic/rewards/mean",
+            "episode_reward_mean",
+        ),
+        *("env_runners/episode_return_mean", "env_runners/episode_reward_mean", "averageepret", "episodic_return"),
+        *("charts/episodic_return", "average_reward", "avg_reward", "total_reward", "ep_reward", "average_return"),
+        *("episode/score", "episode_score", "rew", "average_score"),
     ),
     "reward_std": ("reward_std",),
-    "kl": ("kl", "objective/kl", "approx_kl", "policy/approxkl_avg"),
-    "entropy": ("entropy", "objective/entropy", "policy/entropy_avg"),
+    "kl": ("kl", "objective/kl", "approx_kl", "policy/approxkl_avg", "actor/ppo_kl"),
+    "entropy": ("entropy", "objective/entropy", "policy/entropy_avg", "actor/entropy", "actor/entropy_loss"),
     "clip_ratio": ("clip_ratio", "clip_ratio/region_mean", "clip_fraction", "policy/clipfrac_avg", "actor/pg_clipfrac"),
     "truncated_ratio": ("truncated_ratio", "completions/clipped_ratio", "clipped_ratio", "response_length/clip_ratio"),
     "completion_length": ("completion_length", "completions/mean_length", "response_length/mean"),
@@ -75,7 +99,16 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
 }
 #: losses of held-out data, best first: `<prefix><name>` for each of EVAL_PREFIXES, then these
-_EVAL_LOSSES = ("loss", "avg_loss", "total_loss", "loss_epoch", "epoch_loss", "mean_loss", "crossentropyloss")
+_EVAL_LOSSES = (
+    "loss",
+    "avg_loss",
+    "total_loss",
+    "loss_epoch",
+    "epoch_loss",
+    "mean_loss",
+    "average_loss",
+    "crossentropyloss",
+)
 _OTHER_EVAL_LOSSES = (
     *(
         "loss/val",

@@ -40,6 +40,7 @@ READERS = {
     "stylegan": Entry("trainproof.readers.stylegan:StyleGANReader", (b'"Progress/tick"',)),
     "recording": Entry("trainproof.readers.recording:RecordingReader", (b"trainproof recording",)),
     "jsonl": Entry("trainproof.readers.jsonl:JSONLReader", (b"{",)),
+    "json-history": Entry("trainproof.readers.json_history:JSONHistoryReader", (b"{",)),
     "tensorboard": Entry("trainproof.readers.tensorboard:TensorBoardReader"),
     "wandb": Entry("trainproof.readers.wandb:WandbReader", (b":W&B",)),
     "wandb-export": Entry("trainproof.readers.wandb_export:WandbExportReader", (b"__MIN",)),
@@ -76,7 +77,7 @@ READERS = {
     "stylegan-log": _console("styleganlog:StyleGANLogReader", b"sec/tick"),
     "deepspeed": _console("deepspeed:DeepSpeedReader", b"iter time", b", Step: "),
     "csv": Entry("trainproof.readers.delimited:DelimitedReader"),
-    "generic-text": _console("generic:GenericReader", b"oss"),
+    "generic-text": _console("generic:GenericReader", b""),
 }
 #: a reader this sure is not in doubt; those after it need not even be imported
 SURE = 0.8

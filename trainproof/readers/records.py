@@ -17,6 +17,8 @@ from trainproof.readers.values import LARGEST_STEP, SMALLEST_STEP, as_float, as_
 
 #: records from which it is decided what numbers them
 LEARNED_RECORDS = 200
+#: records of one and the same number up to which it may still be what numbers them
+STANDING_RECORDS = 3
 
 
 class _Blocks(NamedTuple):
@@ -50,7 +52,9 @@ class RecordSink:
         self._known = bool(records)
         samples = dict(zip(map(tuple, records), records, strict=True)).values()  # one of each set of keys
         names = dict.fromkeys(name for sample in samples for name, _ in flatten(sample))
-        self.step_key = step_name(name for name in names if step_name((name,)) and _has_number(name, records))
+        counting = [name for name in names if step_name((name,)) and _has_number(name, records)]
+        moving = [name for name in counting if not _stands_still(name, records)]
+        self.step_key = step_name(moving or counting)
         if self.step_key is not None and self._is_epoch(self.step_key) and not _counts(self.step_key, records):
             self.step_key = None
 
@@ -148,6 +152,12 @@ class RecordSink:
 
     def _is_epoch(self, name: str) -> bool:
         return plain(name) in EPOCH_NAMES
+
+
+def _stands_still(name: str, records: Sequence[Mapping[str, object]]) -> bool:
+    """Whether all records have the same number there, and there are enough of them to tell."""
+    values = [_value(record, name) for record in records]
+    return len(values) > STANDING_RECORDS and all(value == values[0] for value in values)
 
 
 def _has_number(name: str, records: Sequence[Mapping[str, object]]) -> bool:

@@ -161,8 +161,15 @@ def test_a_guess_says_what_it_took_for_the_step() -> None:
     assert "the order of the lines (Epoch stands still)" in read((FOLDER / "generic-epochs.log").read_bytes()).guessed
 
 
-def test_eleven_lines_are_not_enough_for_a_guess() -> None:
+def test_four_lines_whose_counter_goes_on_evenly_are_enough_for_a_guess() -> None:
     lines = (FOLDER / "generic.log").read_bytes().split(b"\n")
+    assert recognise(LogInput("log", b"\n".join(lines[:4]))).name == "generic-text"
+    with pytest.raises(FormatError):
+        recognise(LogInput("log", b"\n".join(lines[:3])))
+
+
+def test_eleven_lines_that_nothing_counts_are_not_enough_for_a_guess() -> None:
+    lines = (FOLDER / "generic-epochs.log").read_bytes().split(b"\n")
     assert recognise(LogInput("log", b"\n".join(lines[:12]))).name == "generic-text"
     with pytest.raises(FormatError):
         recognise(LogInput("log", b"\n".join(lines[:11])))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trainproof.frame import Floats, Ints
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.console.line import PLACES, Batch, Line, LineReader, reader_of
-from trainproof.readers.console.text import Block, cleaned, pieces
+from trainproof.readers.console.text import Block, Piece, cleaned, pieces
 from trainproof.readers.fatal_lines import Watch
 from trainproof.readers.source import LogInput
 from trainproof.readers.values import LARGEST_STEP, SMALLEST_STEP
@@ -101,7 +101,7 @@ class Reading:
         self._names: set[str] = set()
 
     def run(self, log: LogInput) -> None:
-        for block, soft in pieces(log):
+        for block, soft in self.pieces(log):
             self.out.soft(soft)
             batches: list[Batch] = []
             for reader in self.reader.line_readers:
@@ -119,6 +119,10 @@ class Reading:
                 self.out.end()
         total = self.out.facts.number("total_steps")
         self.watch.finish(done=total is not None and self.step >= total)
+
+    def pieces(self, log: LogInput) -> Iterator[Piece]:
+        """The text of the log, piece by piece."""
+        return pieces(log)
 
     def settled(self, batches: list[Batch]) -> list[Batch]:
         """A hook for formats whose records need more than their names."""

@@ -21,7 +21,8 @@ _NUMBER = (
     rb"|[-+]?(?:nan|NaN|NAN|inf|Inf|INF|[iI]nfinity)(?=m?s\b|%|\W|$)"
 )
 _KEY = rb"[A-Za-z_][\w./()@%^+~-]{0,80}+(?: [A-Za-z_(.@][\w./()@%^+~-]{0,80}+){0,5}?"
-_VALUE_AND_UNIT = rb"['\"\[(]*(?P<value>" + _NUMBER + rb")(?P<unit>[A-Za-z%]*+)(?![\d:_]|[.,]\d|-\d|[ \t]days?\b)"
+_OPENED = rb"['\"\[(]*(?P<value>" + _NUMBER + rb")(?P<unit>[A-Za-z%]*+)"
+_VALUE_AND_UNIT = _OPENED + rb"(?![\d:_]|[.,]\d|-\d|[ \t]days?\b)"
 #: where a word begins; after a brace it is a placeholder of source code
 _BEGIN = rb"(?<![\w./@%^+~{-])"
 #: a key is one to six words; bounded, and begun only where a word begins, so that no text takes more than linear time
@@ -53,7 +54,8 @@ STRICT_FIELD = re.compile(
     + _KEY
     + rb")['\"]?"
     + rb"(?(spoken)[ \t]*[:=#]?[ \t]*|[ \t]*[:=][ \t]*)"
-    + _VALUE_AND_UNIT
+    + _OPENED
+    + rb"(?![\d_]|:\d|[.,]\d|-\d|[ \t]days?\b)"
 )
 _RUN = re.compile(rb"[A-Za-z]+|[^A-Za-z]+")
 _VALUE = rb"([-+.0-9eE]++|[-+]?(?i:nan|inf(?:inity)?))"
