@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from trainproof.frame import Frame, Source
 from trainproof.judge import Settings, finding_of, matching
-from trainproof.rules import all_rules
+from trainproof.rules import rules_of
 from trainproof.rules.registry import CannotTell
 from trainproof.verdict import SEVERITY_RANK, Finding, Number, RunReport, Verdict, fold_severities
 
@@ -36,9 +36,7 @@ def judge_apart(
     checked: list[str] = []
     skipped: dict[str, str] = {}
     nothing = Frame({}, Source(subject.path, subject.format))
-    for rule in matching(
-        {code: rule for code, rule in all_rules().items() if rule.family == family and meant(code)}, settings
-    ):
+    for rule in matching({code: rule for code, rule in rules_of(family).items() if meant(code)}, settings):
         try:
             said = list(rule.check(seen, getattr(settings.thresholds, family)))
         except CannotTell as reason:

@@ -67,7 +67,9 @@ def _selected(select: tuple[str, ...], ignore: tuple[str, ...]) -> tuple[Rule, .
 def check_selectors(settings: Settings) -> None:
     """Raises UsageError for a selector that names no rule, neither of one log nor of a comparison."""
     for selector in (*settings.select, *settings.ignore):
-        if not any(_matches(code, (selector,)) for rules in (log_rules, all_rules) for code in rules()):
+        if selector != "ALL" and not any(
+            _matches(code, (selector,)) for rules in (log_rules, all_rules) for code in rules()
+        ):
             raise UsageError(
                 f"no rule matches {selector!r}; `trainproof rules` lists them (a code, a prefix such as TP2, or ALL)"
             )

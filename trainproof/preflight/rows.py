@@ -20,7 +20,7 @@ from trainproof.readers.source import MOST_DOCUMENT_BYTES, MOST_LINE_BYTES, LogI
 #: bytes of lines that one worker reads at once
 PIECE_BYTES = 8 * 1024 * 1024
 #: bytes of lines that are in memory at once
-BLOCK_BYTES = 64 * 1024
+BLOCK_BYTES = 128 * 1024
 #: a cell of a table may not be longer
 MOST_CELL_CHARACTERS = 16 * 1024 * 1024
 #: files in a folder that hold records; others are passed over

@@ -32,15 +32,21 @@ _CLASSES = _classes()
 #: what is left of markup and control characters; of numbers of people (000-00-0000, +00 000, (000) 000) and
 #: of cards; of "AI"; and of keys (AKIA, sk-, xoxb-, -----BEGIN; those with an underscore are !)
 _LEFT = (b"!", b"00-00-0000", b"+0", b"(000", b"0" * 16, b"0000-0000-", b"AI", b"AK", b"k-", b"xx-", b"-----")
+#: signs that some of them have, and that are looked for at once; where one is missing, so are they
+_MARKS = (b"-", b"+", b"(", b"I", b"K")
 #: what leaves nothing that is rare
 _PHRASES = (b"large language model", b"created by Anthropic")
 
 
 def suspects(texts: Sequence[bytes]) -> list[int]:
     """Which texts, in UTF-8, may hold what `screens.screen` finds, a language model's name, a code fence or a block of thoughts; in order."""
-    found = {i for i, text in enumerate(texts) if not text.isascii()}
     joined = _SEPARATOR.join(texts)
-    found.update(_texts_with(joined.translate(_CLASSES, _DELETED), _LEFT), _texts_with(joined, _PHRASES))
+    left = joined.translate(_CLASSES, _DELETED)
+    missing = [mark for mark in _MARKS if mark not in left]
+    needles = [needle for needle in _LEFT if not any(mark in needle for mark in missing)]
+    found = {*_texts_with(left, needles), *_texts_with(joined, _PHRASES)}
+    if not all(map(bytes.isascii, texts)):
+        found.update(i for i, text in enumerate(texts) if not text.isascii())
     return sorted(found)
 
 

@@ -90,6 +90,12 @@ def repeats(values: Column) -> tuple[Indices, Indices]:
     """(index of every value that came before, index of its first appearance), in order."""
     again, chiefs = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for mine in groups(values):
+        some = values[mine]
+        ordered = np.sort(some)
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]  # few, as a rule
+        if not len(twice):
+            continue
+        mine = mine[twice[np.minimum(np.searchsorted(twice, some), len(twice) - 1)] == some]
         _, first, inverse = np.unique(values[mine], return_index=True, return_inverse=True)
         chief = first[inverse]
         later = np.flatnonzero(chief != np.arange(len(mine)))

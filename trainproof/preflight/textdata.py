@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
-from operator import sub
+from itertools import accumulate
 from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
-from xxhash import xxh3_64_digest, xxh3_64_intdigest
+from xxhash import xxh3_64_intdigest
 
 from trainproof.preflight.found import Example, Options, Partial, place_of
-from trainproof.preflight.near import MinHash
 from trainproof.preflight.rows import Alike, Bad, Row
-from trainproof.preflight.screens import SCRIPT_NUMBERS, screen, script_of
+from trainproof.preflight.screens import screen
 from trainproof.preflight.sieve import suspects
+from trainproof.preflight.texts import Kept, Texts
 from trainproof.preflight.turns import (
     KINDS,
     LABELS,
@@ -32,6 +31,8 @@ from trainproof.preflight.turns import (
 
 #: characters of texts that are looked at together, one text at least
 BATCH_CHARACTERS = 100_000
+#: records whose numbers are made tables together
+KEPT_RECORDS = 8192
 #: shapes of records and labels that are told apart in one piece
 MOST_SHAPES = 200
 #: characters of a prompt from which on an answer may not begin with it
@@ -47,7 +48,6 @@ _REFUSALS = (
     "I'm sorry, but I cannot", "I am sorry, but I cannot", "Sorry, I can't", "I'm unable to", "I am unable to", "I cannot help with",
     "I won't be able to", "I cannot provide", "I can't provide", "I'm not able to",
 )  # fmt: skip
-_NOTHING = bytes(8)
 _IDENTITY = (
     "AI language model",
     "As an AI ",
@@ -62,30 +62,20 @@ _PREFIX = re.compile(
 )
 #: what those, and refusals, begin with
 _HEADS = frozenset(("##", "As", "AS", "Hu", "HU", "Us", "US", "GP", "Bo", "AI", "I'", "I’", "I ", "So"))
-
-
-class _Batch:
-    """Texts that are looked at together, as columns: where they are, the answers that they end in, and how many characters the prompts
-    have that they begin with."""
-
-    def __init__(self) -> None:
-        self.places: list[int] = []
-        self.texts: list[str] = []
-        self.answers: list[str] = []
-        self.prompts: list[int] = []
-        self.size = 0  # characters of those that were added one by one
+_FIRST = frozenset(head[0] for head in _HEADS)
 
 
 class TextCollector:
     """One piece of text, chat or preference data. layout: of the data as a whole; a record of another one is told."""
 
     def __init__(self, kind: str, layout: str | None, options: Options, cut: Callable[[str], int] | None) -> None:
-        self.kind, self.layout, self.options, self.cut = kind, layout, options, cut
+        self.kind, self.layout = kind, layout
         self.out = Partial(options.keep)
-        self._batch = _Batch()
-        self._minhash = MinHash()
+        self._texts = Texts()
+        self._kept = Kept(cut, options.near)
         self._pairs: list[tuple[int, int, int, int]] = []
         self._shapes: dict[tuple[Any, ...], int] = {}
+        self._size = 0  # characters of the texts that were added one by one
 
     def collect(self, file: int, rows: Iterable[Row]) -> Partial:
         """What is in the rows of a piece."""
@@ -107,9 +97,10 @@ class TextCollector:
                 self._record(place, record)
             else:
                 out.hit("TPD003", place, f"a {type(record).__name__} instead of an object: {str(record)[:60]}")
-            if self._batch.size >= BATCH_CHARACTERS:
+            if self._size >= BATCH_CHARACTERS:
                 self._flush()
         self._flush()
+        self._keep()
         for shape, count in self._shapes.items():
             out.count("shapes", _shape_label(shape), count)
         out.compact()
@@ -118,47 +109,38 @@ class TextCollector:
     def _conversations(self, first: int, records: list[Conversation]) -> None:
         """Records of plain turns, in rows that follow one another: most have nothing that is worth a longer look."""
         self.out.rows += len(records)
-        texts: list[list[str]] = []
-        roles: list[tuple[str, ...]] = []
-        for record in records:  # in one pass, while the record is in the processor's cache
-            turns = record.turns
-            texts.append([turn.content for turn in turns])
-            roles.append(tuple([turn.role for turn in turns]))
-        if all(map(are_regular, set(roles))) and all(map(str.strip, chain.from_iterable(texts))):
-            self._regular(first, texts, records)
-            return
-        start = 0
-        for i, each in enumerate(texts):
-            if not (are_regular(roles[i]) and all(map(str.strip, each))):
-                self._regular(first + start, texts[start:i], records[start:i])
-                self._record(first + i, msgspec.to_builtins(records[i]))
-                start = i + 1
-        self._regular(first + start, texts[start:], records[start:])
+        rows = [record.turns for record in records]
+        roles = [tuple([turn.role for turn in turns]) for turns in rows]
+        turns = [turn.content for turns in rows for turn in turns]
+        counts = list(map(len, rows))
+        odd: list[int] = []
+        if not (all(map(are_regular, set(roles))) and all(turns)) or any(map(str.isspace, turns)):
+            odd = [
+                i for i, each in enumerate(rows) if not (are_regular(roles[i]) and all(t.content.strip() for t in each))
+            ]
+        bounds, start = [0, *accumulate(counts)], 0
+        for i in odd:
+            self._regular(first + start, records[i].shape, turns[bounds[start] : bounds[i]], counts[start:i])
+            self._record(first + i, msgspec.to_builtins(records[i]))
+            start = i + 1
+        self._regular(first + start, records[0].shape, turns[bounds[start] :], counts[start:])
 
-    def _regular(self, first: int, turns: list[list[str]], records: list[Conversation]) -> None:
+    def _regular(self, first: int, shape: tuple[Any, ...], turns: list[str], counts: list[int]) -> None:
         """Conversations that end with an answer to something and have no empty turns."""
-        if not records:
+        if not counts:
             return
-        places, answers = range(first, first + len(turns)), [each[-1] for each in turns]
-        self._shape(places, records[0].shape)
-        for i in [
-            i
-            for i, answer in enumerate(answers)
-            if answer[:2] in _HEADS or len(answer) < LEAST_PLAIN or answer[0].isspace()
-        ]:
+        places, ends = range(first, first + len(counts)), list(accumulate(counts))
+        asked, answers = [turns[end - 2] for end in ends], [turns[end - 1] for end in ends]
+        self._shape(places, shape)
+        for i in [i for i, answer in enumerate(answers) if _is_worth_a_look(answer)]:
             self._head(places[i], answers[i])
-        for i in [i for i, each in enumerate(turns) if each[-1].startswith(each[-2])]:
-            self._echo(places[i], turns[i])
+        for i in [i for i, echoes in enumerate(map(str.startswith, answers, asked)) if echoes]:
+            self._echo(places[i], asked[i], answers[i])
         for i in [
             i for i, answer in enumerate(answers) if len(answer) >= LEAST_REPEATING and _may_repeat(answer, SHORT_PROBE)
         ]:
             self._loop(places[i], answers[i])
-        texts = list(map("\n".join, turns))
-        batch = self._batch
-        batch.places += places
-        batch.texts += texts
-        batch.answers += answers
-        batch.prompts += map(sub, map(len, texts), map(len, answers))
+        self._texts.add(places, turns, counts, [count - 1 for count in counts], answers)
 
     def _record(self, place: int, record: dict[str, Any]) -> None:
         found = layout_of(frozenset(record))
@@ -184,30 +166,26 @@ class TextCollector:
                     self.out.example(label, Example(place, float("nan"), ""))
 
     def _sample(self, place: int, sample: Sample) -> None:
-        out, turns, batch = self.out, sample.turns, self._batch
+        out, turns = self.out, [turn.text for turn in sample.turns]
         for code, excerpt in sample.problems:
             out.hit(code, place, excerpt)
-        texts = [turn.text for turn in turns]
-        text = "\n".join(texts)
+        answer = turns[-1] if self.kind != "text" and turns and sample.turns[-1].role == "assistant" else ""
+        asked = max(0, len(turns) - 1)
         if sample.other is not None:
-            self._pair(place, texts, [turn.text for turn in sample.other])
-            text = f"{text}\n{sample.other[-1].text if sample.other else ''}"
+            self._pair(place, turns, [turn.text for turn in sample.other])
+            turns.append(sample.other[-1].text if sample.other else "")
+        text = "\n".join(turns)
         if not text.strip():
             if self.kind == "text":
                 out.hit("TPD101", place)
             return
-        answer = ""
-        if self.kind != "text" and turns and turns[-1].role == "assistant":
-            answer = texts[-1]
+        if answer:
             self._head(place, answer)
-            self._echo(place, texts)
+            if asked:
+                self._echo(place, turns[asked - 1], answer)
         self._loop(place, answer or (text if self.kind == "text" else ""))
-        batch.size += len(text)
-        batch.places.append(place)
-        batch.texts.append(text)
-        batch.answers.append(answer)
-        prompt = text[: -len(answer)] if answer and text.endswith(answer) else "\n".join(texts[:-1])
-        batch.prompts.append(len(prompt) if prompt.strip() else 0)
+        self._size += len(text)
+        self._texts.add([place], turns, [len(turns)], [asked if any(map(str.strip, turns[:asked])) else 0], [answer])
 
     def _loop(self, place: int, text: str) -> None:
         if (loop := repeated(text)) is not None:
@@ -222,9 +200,9 @@ class TextCollector:
         if _PREFIX.match(answer):
             self.out.hit("TPD137", place, head)
 
-    def _echo(self, place: int, texts: list[str]) -> None:
-        if len(texts) > 1 and len(texts[-2]) >= LEAST_ECHO and texts[-1].startswith(texts[-2]):
-            self.out.hit("TPD130", place, texts[-1])
+    def _echo(self, place: int, asked: str, answer: str) -> None:
+        if len(asked) >= LEAST_ECHO and answer.startswith(asked):
+            self.out.hit("TPD130", place, answer)
 
     def _pair(self, place: int, chosen: list[str], rejected: list[str]) -> None:
         out = self.out
@@ -240,8 +218,23 @@ class TextCollector:
         self._pairs.append((place, ends[0], ends[1], len(good) - len(bad)))
 
     def _flush(self) -> None:
-        """Look at the batch as a whole, and keep its numbers."""
-        batch, self._batch = self._batch, _Batch()
+        """Look at the texts as a whole, and keep their numbers."""
+        texts, self._texts, self._size = self._texts, Texts(), 0
+        if not texts.places:
+            return
+        encoded, bounds = texts.encoded(), texts.bounds()
+        for i in sorted({bisect(bounds, turn) - 1 for turn in suspects(encoded)}):
+            text = "\n".join(texts.turns[bounds[i] : bounds[i + 1]])
+            self._suspect(texts.places[i], text, texts.answers[i])
+        self._kept.add(texts, encoded)
+        if len(self._kept) >= KEPT_RECORDS:
+            self._keep()
+
+    def _keep(self) -> None:
+        """The numbers as tables."""
+        if self._kept:
+            for name, columns in self._kept.tables().items():
+                self.out.add_table(name, **columns)
         if self._pairs:
             place, chosen, rejected, longer = zip(*self._pairs, strict=True)
             self._pairs = []
@@ -249,15 +242,10 @@ class TextCollector:
                 "pairs", place=np.array(place, np.int64), chosen=np.array(chosen, np.uint64),
                 rejected=np.array(rejected, np.uint64), longer=np.array(longer, np.int64),
             )  # fmt: skip
-        if batch.texts:
-            encoded = [text.encode("utf-8", "surrogatepass") for text in batch.texts]
-            for i in suspects(encoded):
-                self._suspect(batch.places[i], batch.texts[i], encoded[i], batch.answers[i])
-            self._numbers(batch, encoded)
 
-    def _suspect(self, place: int, text: str, encoded: bytes, answer: str) -> None:
+    def _suspect(self, place: int, text: str, answer: str) -> None:
         out = self.out
-        for code, excerpt in screen(text, encoded):
+        for code, excerpt in screen(text, text.encode("utf-8", "surrogatepass")):
             out.hit(code, place, excerpt)
         if any(phrase in answer for phrase in _IDENTITY):
             out.hit("TPD133", place, answer[:60].lstrip())
@@ -265,46 +253,6 @@ class TextCollector:
             out.hit("TPD138", place, answer[:60].lstrip())
         if answer.count("```") % 2:
             out.hit("TPD139", place, answer[-60:])
-
-    def _numbers(self, batch: _Batch, encoded: Sequence[bytes]) -> None:
-        """A row of the tables for every text."""
-        place, text, answer = np.array(batch.places, np.int64), _hashes(encoded), _each(len, batch.answers)
-        tokens = before = np.zeros(len(place), np.int32)
-        if self.cut is not None:
-            tokens = _each(self.cut, batch.texts)
-            before = _each(self.cut, [text[:end] for text, end in zip(batch.texts, batch.prompts, strict=True)])
-        self.out.add_table(
-            "samples", place=place, text=text, prompt=_hashes(_prompts(batch, encoded)), length=_each(len, batch.texts),
-            answer=answer, tokens=tokens, before=before, script=_scripts(batch.texts),
-        )  # fmt: skip
-        if self.options.near:
-            signature, big = self._minhash.signatures(encoded)
-            self.out.add_table("near", place=place[big], text=text[big], signature=signature[big])
-
-
-def _scripts(texts: Sequence[str]) -> NDArray[np.uint8]:
-    """The number of the script of each text."""
-    scripts = np.full(len(texts), SCRIPT_NUMBERS["Latin"], np.uint8)
-    for i in [i for i, text in enumerate(texts) if not (text.isascii() and text[0].isalpha())]:
-        scripts[i] = SCRIPT_NUMBERS[script_of(texts[i])]
-    return scripts
-
-
-def _prompts(batch: _Batch, encoded: Sequence[bytes]) -> list[bytes]:
-    """The prompt of each text as UTF-8."""
-    prompts = [data[:end] for data, end in zip(encoded, batch.prompts, strict=True)]
-    for i in [i for i, text in enumerate(batch.texts) if not text.isascii()]:
-        prompts[i] = batch.texts[i][: batch.prompts[i]].encode("utf-8", "surrogatepass")
-    return prompts
-
-
-def _each(measure: Callable[[str], int], texts: Sequence[str]) -> NDArray[np.int32]:
-    return np.fromiter(map(measure, texts), np.int32, len(texts))
-
-
-def _hashes(texts: Sequence[bytes]) -> NDArray[np.uint64]:
-    """64 bits of each text; 0 for an empty one."""
-    return np.frombuffer(b"".join([xxh3_64_digest(text) if text else _NOTHING for text in texts]), np.uint64)
 
 
 def repeated(text: str) -> str | None:
@@ -320,9 +268,14 @@ def repeated(text: str) -> str | None:
 
 def _may_repeat(text: str, probe: int = PROBE) -> bool:
     """Whether the end of the text, or its middle, stands before too. probe: characters of each that are looked for."""
-    end = len(text)
-    middle = end // 2
-    return text.find(text[-probe:]) != end - probe or text.find(text[middle : middle + probe]) != middle
+    middle = len(text) // 2
+    return text[-probe:] in text[:-1] or text[middle : middle + probe] in text[: middle + probe - 1]
+
+
+def _is_worth_a_look(answer: str) -> bool:
+    """Whether it may begin as what should not begin an answer."""
+    first = answer[0]
+    return len(answer) < LEAST_PLAIN or (first in _FIRST and answer[:2] in _HEADS) or first.isspace()
 
 
 def _shape_label(shape: tuple[Any, ...]) -> str:

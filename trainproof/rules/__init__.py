@@ -30,6 +30,12 @@ def _own_log_rules() -> dict[str, Rule]:
     return _imported(frozenset(FAMILIES.values()) - set(APART))
 
 
+@cache
+def rules_of(family: str) -> dict[str, Rule]:
+    """The rules of one of our families; no other is imported."""
+    return _imported(frozenset((family,)))
+
+
 def _imported(families: frozenset[str]) -> dict[str, Rule]:
     """Our rules of some families, in order of code."""
     for family in sorted(families):
