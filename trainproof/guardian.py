@@ -6,7 +6,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from trainproof.errors import UsageError
 from trainproof.facts import Facts, FactValue
 from trainproof.frame import Frame, Source
 from trainproof.judge import Settings, ask_rule, judge_run, report_of, selected_rules
-from trainproof.live.asked import ALL, EVALUATION, OTHERS, REWARD, SCREENED, Asked
+from trainproof.live.asked import ALL, EVALUATION, NOTHING, OTHERS, REWARD, SCREENED, Asked
 from trainproof.live.records import GrowingLog
 from trainproof.live.schedule import TREND_RULES
 from trainproof.live.screens import Screens
@@ -33,6 +33,9 @@ SLOW = (EVALUATION | REWARD) - {"TP110", "TP402", "TP103"}
 SLOW_RECORDS = dict.fromkeys(SLOW, 2000)
 #: rules that stop a run only when a second record confirms them: some trainers skip one bad step by design
 CONFIRMED = frozenset({"TP101"})
+
+#: the types of most values, which are numbers without a question
+PLAIN = frozenset({float, int})
 
 Hook = Callable[[Finding], object]
 
@@ -131,8 +134,8 @@ class Guardian:
         if self._quiet:
             return []
         try:
-            values = _numbers(metrics)
-            return self._take(int(step), values, line) if values else []
+            names, values = _numbers(metrics)
+            return self._take(int(step), names, values, line) if names else []
         except Exception:
             return self._give_up()
 
@@ -143,9 +146,9 @@ class Guardian:
         try:
             new: list[Finding] = []
             for line, step, values in rows:
-                if self._log.append(step, values, line):
-                    trends = self._screens.see(step, self._ours(values)).now & TREND_RULES & self._rules.keys()
-                    new += self._judge(trends, self._screens.held) if trends else []
+                asked = self._see(step, tuple(values), tuple(values.values()), line)
+                trends = asked.now & TREND_RULES & self._rules.keys()
+                new += self._judge(trends, self._screens.held) if trends else []
             return new + self._judge(self._every, self._screens.held)
         except Exception:
             return self._give_up()
@@ -197,15 +200,15 @@ class Guardian:
 
     # inside
 
-    def _take(self, step: int, values: dict[str, float], line: int | None) -> list[Finding]:
-        if not self._log.append(step, values, line):
-            return []
-        due = self._due(self._screens.see(step, self._ours(values)))
+    def _take(self, step: int, names: tuple[str, ...], values: tuple[float, ...], line: int | None) -> list[Finding]:
+        asked = self._see(step, names, values, line)
+        due = self._due(asked) if asked.now or asked.often else None
         return self._judge(due, self._screens.held) if due else []
 
-    def _ours(self, values: Mapping[str, float]) -> dict[str, float]:
-        names = self._log.names
-        return {names[name]: value for name, value in values.items() if name in names}
+    def _see(self, step: int, names: tuple[str, ...], values: tuple[float, ...], line: int | None) -> Asked:
+        """Keep a record; which rules it asks for."""
+        columns = self._log.append(step, names, values, line)
+        return self._screens.see(step, columns.ours, values) if columns else NOTHING
 
     def _due(self, asked: Asked) -> set[str]:
         """The rules to run: those that are asked for and can say something worse than what stands."""
@@ -302,18 +305,23 @@ def _rank() -> int:
     return int(rank) if rank.isdecimal() else 0
 
 
-def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics that are single numbers, as floats: tensors and numpy scalars too, texts and truth values not."""
+def _numbers(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The names and values of the metrics that are single numbers: tensors and numpy scalars too, texts and truth values not."""
+    if PLAIN.issuperset(map(type, metrics.values())):
+        try:
+            return tuple(metrics), tuple(map(float, metrics.values()))
+        except OverflowError:  # some integer is too large
+            return _those_that_are(metrics)
+    return _those_that_are(metrics)
+
+
+def _those_that_are(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[float, ...]]:
     values = {}
     for name, value in metrics.items():
-        if type(value) is float:
-            values[name] = value
-        elif value is not None and not isinstance(value, (str, bytes, bool)):
-            try:
+        if value is not None and not isinstance(value, (str, bytes, bool)):
+            with suppress(TypeError, ValueError, RuntimeError, OverflowError):
                 values[name] = float(value)
-            except (TypeError, ValueError, RuntimeError, OverflowError):
-                continue
-    return values
+    return tuple(values), tuple(values.values())
 
 
 @contextmanager

@@ -39,6 +39,7 @@ class Asked(NamedTuple):
     often: set[str]
 
 
+NOTHING = Asked(set(), set())
 #: sees one more value of a metric, with its step
 See = Callable[[int, float, Asked], None]
 #: sees the values of one record

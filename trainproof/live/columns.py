@@ -130,7 +130,8 @@ class SizeScreen:
         if len(self._begin) < self._t.growth_hold:
             self._begin.append(x)
             self._start = middle(sorted(self._begin))
-        base = self._baseline.push(x)
+        self._baseline.push(x)
+        base = self._baseline.base
         if len(self._five) < 5:
             return
         m5, median = sorted(self._five)[2], math.nan if base is None else base.median
@@ -206,29 +207,25 @@ class Beside:
             return ClockScreen(t.throughput, t.pipeline).see
         if name in ("step_time", "throughput"):
             pace = PaceScreen(t.throughput)
-            return _finite(pace.see if name == "step_time" else pace.see_throughput)
+            return _now(pace.see if name == "step_time" else pace.see_throughput)
         if name in COUNTERS:
             return _counter(t.resume.counter_least)
         if name.startswith("loss/"):
-            return _finite(StillScreen(t.architecture).see) if AUXILIARY.fullmatch(name) else None
+            return _now(StillScreen(t.architecture).see) if AUXILIARY.fullmatch(name) else None
         if is_size(name) or (not name.startswith(("eval/", "test/", "reward", "lr")) and higher_is_better(name)):
-            return _finite(SizeScreen(t.architecture, t.pipeline).see)
+            return _now(SizeScreen(t.architecture, t.pipeline).see)
         return None
 
     def _see_memory(self, _: int, value: float, asked: Asked) -> None:
         """TP906 speaks at the second value near the limit."""
-        if value >= self._t.throughput.memory_near * self._limit and math.isfinite(value):
+        if value >= self._t.throughput.memory_near * self._limit:
             self._near += 1
             if self._near == 2:
                 asked.now.add("TP906")
 
 
-def _finite(see: Callable[[float, set[str]], None]) -> See:
-    def seen(_: int, value: float, asked: Asked) -> None:
-        if value - value == 0.0:
-            see(value, asked.now)
-
-    return seen
+def _now(see: Callable[[float, set[str]], None]) -> See:
+    return lambda _, value, asked: see(value, asked.now)
 
 
 def _of_values(names: Sequence[str], see: Callable[[Sequence[float], set[str]], None]) -> SeeTogether:

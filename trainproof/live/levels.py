@@ -9,19 +9,23 @@ from __future__ import annotations
 import math
 from array import array
 from collections import deque
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from trainproof import stats
+from trainproof.live.asked import Asked
 from trainproof.live.standing import Severities
 from trainproof.rules.divergence import stride_of
 from trainproof.rules.loss import uniform_limit
-from trainproof.thresholds import GradientThresholds, LossThresholds
+from trainproof.thresholds import GradientThresholds, Thresholds
 
 #: a screen asks a little before the rule's own bar: sums in another order differ in their last digits
 SLACK = 1 - 1e-9
 WARN, FAIL = 1, 2
+#: e to a higher power is no float
+LARGEST_EXPONENT = 700.0
 
 
 class Base(NamedTuple):
@@ -33,23 +37,24 @@ class Base(NamedTuple):
 
 
 class RollingBaseline:
-    """`stats.baseline` of a growing series, one record at a time; None where too few came before."""
+    """`stats.baseline` of a growing series, one record at a time; `base` is None where too few came before."""
 
     def __init__(self, lag: int = 5) -> None:
         self._lag = lag
         self._window: deque[float] = deque(maxlen=stats.BASELINE_WINDOW + lag)
         self._count = 0
-        self._base: Base | None = None
+        self._renewed_at = stats.BASELINE_MINIMUM + lag  # the count with which the next one is taken
+        self.base: Base | None = None
 
-    def push(self, x: float) -> Base | None:
-        """The baseline of `x`, which comes next."""
-        at = self._count
-        self._count = at + 1
+    def push(self, x: float) -> bool:
+        """Whether the baseline of `x`, which comes next, is another one than that of the value before."""
         self._window.append(x)
-        late = at - stats.BASELINE_EXACT
-        if at >= stats.BASELINE_MINIMUM - 1 + self._lag and (late < 0 or late % stats.BASELINE_STRIDE == 0):
-            self._base = _described(sorted(list(self._window)[: -self._lag]))
-        return self._base
+        self._count += 1
+        if self._count < self._renewed_at:
+            return False
+        self._renewed_at += 1 if self._count <= stats.BASELINE_EXACT else stats.BASELINE_STRIDE
+        self.base = _described(sorted(list(self._window)[: -self._lag]))
+        return True
 
 
 def middle(ordered: list[float]) -> float:
@@ -61,13 +66,21 @@ def middle(ordered: list[float]) -> float:
 def _described(row: list[float]) -> Base:
     median = middle(row)
     mad = middle(sorted([abs(x - median) for x in row]))
-    quantum = min([b - a for a, b in zip(row, row[1:], strict=False) if b > a], default=0.0)
-    scale = max(stats.MAD_TO_SIGMA * mad, 0.02 * abs(median), quantum)
+    scale = max(stats.MAD_TO_SIGMA * mad, 0.02 * abs(median))
+    if not 0 < row[5 * len(row) // 8] - row[3 * len(row) // 8] <= scale:  # else some values lie nearer than that
+        scale = max(scale, min([b - a for a, b in pairwise(row) if b > a], default=0.0))
     return Base(median, scale, row[math.ceil(0.95 * len(row)) - 1])
 
 
 #: records by which a spike may be flagged after its screen saw it
 FLAGGED_LATER = 5
+#: values in a row between two bounds that bring the median of 5 between them
+CALM = 3
+
+
+def _below(x: float) -> float:
+    """A little less than x."""
+    return SLACK * x if x > 0 else x / SLACK
 
 
 class _Width:
@@ -80,68 +93,114 @@ class _Width:
         self.near = math.inf  # no level below it is away from the best one
         self.next = width  # the count of records at which the next level is taken
 
-    def lower(self, best: float, ratio: float) -> None:
-        """There is a new best level; `ratio` x it, where it is positive, is the nearest that is away from it."""
-        self.best = best
-        self.near = ratio * best if best > 0 else -math.inf
-
 
 class LossScreen:
     """TP107, TP201, TP202, TP203, TP206, TP208, TP209 and TP210 for one loss. `uniform` and `early` are limits of TP209 and TP206 in nats,
     `lost` the records after which TP202 fails."""
 
-    def __init__(self, t: LossThresholds, standing: Severities) -> None:
-        self._t, self._standing = t, standing
-        self.uniform, self.early = uniform_limit(0.0, t), t.early_loss
+    def __init__(self, thresholds: Thresholds, standing: Severities) -> None:
+        t = self._t = thresholds.loss
+        self._absurd, self._standing = thresholds.numerics.absurd_loss, standing
+        self._uniform, self._early = uniform_limit(0.0, t), t.early_loss
         self.lost = t.unrecovered_fail_records
         self._values = array("d")
         self._scheduled = stats.scheduled_counts()
         self._count = 0
-        self._five: deque[float] = deque(maxlen=5)
         self._start = math.inf  # median of the first 3
         self._positive = True
         self._noise = math.inf
         self._baseline = RollingBaseline()
         self._widths = [_Width(width) for width in t.diverged_widths]
+        self._next_level = 0  # the count of records at which the next level of more than 5 is taken
         self._episode: tuple[int, float] | None = None  # the record and the level M of a spike that has not come back
         self._above = self._lowest = 0.0  # Page-Hinkley: the sum, and its minimum
         self._shift_until = 0
         self._worse = 0  # records in a row worse than a uniform guess
+        self._calm = 0  # records in a row between the bounds
+        self._bounds = (math.inf, -math.inf)  # between which neither a value nor the median of 5 has anything to say
+
+    def limit(self, uniform: float, early: float) -> None:
+        """What the run has declared by now."""
+        self._uniform, self._early = uniform, early
+        self._bound()
 
     def see(self, x: float, ask: set[str], now: set[str]) -> None:
         """Add the rules to ask after one more finite loss to `ask`, and those that may speak at this very record to `now`."""
         self._values.append(x)
-        self._five.append(x)
-        self._count += 1
-        self._learn(x)
-        base = self._baseline.push(x)
+        count = self._count = self._count + 1
+        if count < stats.SCHEDULE_START or count in self._scheduled or x <= 0:
+            self._learn(x)
+        if self._baseline.push(x):
+            self._bound()
+        low, high = self._bounds
+        self._calm = self._calm + 1 if low < x < high else 0
+        if self._calm <= CALM or self._episode is not None or count >= self._next_level:
+            self._look(x, ask, now)
+        if self._baseline.base is not None:
+            self._see_shift(x, self._baseline.base, ask)
+
+    def _look(self, x: float, ask: set[str], now: set[str]) -> None:
+        """All that is not a matter of course."""
+        if x == 0:
+            ask.add("TP208")
+        if abs(x) > self._absurd:
+            ask.add("TP107")
         if self._count < 5:
             return
-        m5 = sorted(self._five)[2]
-        self._worse = self._worse + 1 if m5 > self.uniform else 0
+        m5 = sorted(self._values[-5:])[2]
+        self._worse = self._worse + 1 if m5 > self._uniform else 0
         if self._worse >= self._t.uniform_records:
             ask.add("TP209")
-        if m5 < self.early:
+        if m5 < self._early:
             ask.add("TP206")
-        if base is not None:
-            self._see_spike(x, m5, base, ask, now)
-            self._see_shift(x, base, ask)
+        if self._baseline.base is not None:
+            self._see_spike(x, m5, self._baseline.base, ask, now)
         self._see_levels(m5, ask)
 
     def _learn(self, x: float) -> None:
         if x <= 0:
             self._positive = False
         if self._count == 3:
-            self._start = middle(sorted(self._five))
-            self._widths[0].lower(self._start, self._t.diverged_ratio_warn)
+            self._start = self._widths[0].best = middle(sorted(self._values))
         if self._count < stats.SCHEDULE_START or self._count in self._scheduled:
             values = np.array(self._values)
             self._noise = stats.difference_noise(np.log(values) if self._positive else values)
+        for width in self._widths:
+            width.near = self._near(width)
+        self._bound()
+
+    def _bound(self) -> None:
+        """Where nothing has to be looked at now: below every spike and every level that is away from the best, above the best of 5."""
+        t, base, five = self._t, self._baseline.base, self._widths[0]
+        self._calm = 0
+        if base is None:
+            return
+        size = abs(base.median)
+        spike = max(base.high, base.median + max(t.spike_z * base.scale, (t.spike_ratio - 1) * size))
+        fast = base.median + max(t.fast_z * base.scale, (t.fast_ratio - 1) * size)
+        high = min(self._uniform, five.near, spike, fast, self._absurd)
+        self._bounds = (max(self._early, five.best, 0.0), _below(high))
+
+    def _near(self, width: _Width) -> float:
+        """The lowest level that TP203 may take for away from the best one."""
+        t, best = self._t, width.best
+        bar = self._bar(width)
+        return _below(
+            max(
+                best + t.diverged_regained_warn * max(self._start - best, 0.0),
+                best * math.exp(min(bar, LARGEST_EXPONENT)) if self._positive else best + bar,
+                t.diverged_ratio_warn * best if best > 0 else -math.inf,
+            )
+        )
+
+    def _bar(self, width: _Width) -> float:
+        """How far a level has to be from the best one: of logarithms, where all values are positive."""
+        return SLACK * self._t.diverged_se * stats.MEDIAN_SE / math.sqrt(width.width) * self._noise
 
     def _see_spike(self, x: float, m5: float, base: Base, ask: set[str], now: set[str]) -> None:
         """Where TP201 begins an episode, and where TP202 has waited long enough for its end."""
         t, (median, scale, high) = self._t, base
-        if x <= median and m5 <= high and self._episode is None:  # nearly always
+        if x <= median and m5 <= high and self._episode is None:
             return
         rise, least = m5 - median, (t.spike_ratio - 1) * abs(median)
         above = m5 > high and rise >= t.spike_z * scale and rise >= least
@@ -179,12 +238,15 @@ class LossScreen:
         for width in self._widths:
             if self._count < width.next:
                 continue
-            width.next += width.stride
+            width.next = self._count + width.stride
             level = m5 if width.width == 5 else middle(sorted(self._values[-width.width :]))
             if level <= width.best:
-                width.lower(level, self._t.diverged_ratio_warn)
+                width.best = level
+                width.near = self._near(width)
+                self._bound()
             elif level >= width.near and self._is_away(level, width):
                 ask.add("TP203")
+        self._next_level = min(width.next for width in self._widths[1:])
 
     def _is_away(self, level: float, width: _Width) -> bool:
         t, best, stands = self._t, width.best, self._standing.get("TP203", 0)
@@ -193,8 +255,7 @@ class LossScreen:
         rise, share = level - best, t.diverged_regained if stands else t.diverged_regained_warn
         if rise < share * max(self._start - best, 0.0):
             return False
-        bar = SLACK * t.diverged_se * stats.MEDIAN_SE / math.sqrt(width.width) * self._noise
-        return (math.log(level / best) if self._positive else rise) >= bar
+        return (math.log(level / best) if self._positive else rise) >= self._bar(width)
 
 
 class NormScreen:
@@ -208,29 +269,44 @@ class NormScreen:
         self._baseline = RollingBaseline()
         self._last = math.nan
         self._same = self._zeros = self._low = 0
+        self._calm = 0  # records in a row that differ from the one before and lie between the limit and the bar
+        self._bar = -math.inf  # below which no norm explodes
 
-    def see(self, x: float, ask: set[str]) -> None:
-        """Add the rules to ask after one more finite gradient norm to `ask`."""
+    def see(self, _: int, x: float, asked: Asked) -> None:
+        """One more finite gradient norm."""
+        self._five.append(x)
+        if self._baseline.push(x):
+            self._bound()
+        self._calm = self._calm + 1 if self._limit < x < self._bar and x != self._last else 0
+        if self._calm <= CALM:
+            self._look(x, asked.often)
+        self._last = x
+
+    def _look(self, x: float, ask: set[str]) -> None:
+        """All that is not a matter of course."""
         t = self._t
         self._same = self._same + 1 if x == self._last else 0
         self._zeros = self._zeros + 1 if x == 0 else 0
-        self._last = x
-        self._five.append(x)
         self._learn(x)
-        base = self._baseline.push(x)
         if x and self._same >= t.stale_records - 1:
             ask.add("TP406")
         if self._zeros >= t.zero_records:
             ask.add("TP402")
         if len(self._five) < 5:
             return
-        m5 = sorted(self._five)[2]
+        m5, base = sorted(self._five)[2], self._baseline.base
         ratio = t.explosion_ratio if self._standing.get("TP401", 0) >= WARN else t.explosion_ratio_warn
         if base is not None and m5 >= ratio * base.median > 0:
             ask.add("TP401")
         self._low = self._low + 1 if m5 <= self._limit else 0
         if self._low >= t.vanishing_records:
             ask.add("TP403")
+
+    def _bound(self) -> None:
+        base = self._baseline.base
+        known = base is not None and len(self._reference) == self._t.vanishing_reference[1]
+        self._bar = -math.inf if base is None or not known else self._t.explosion_ratio_warn * base.median
+        self._calm = 0
 
     def _learn(self, x: float) -> None:
         """The level of the first records, which TP403 compares with."""

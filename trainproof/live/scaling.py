@@ -11,13 +11,15 @@ from trainproof.thresholds import NumericsThresholds, Thresholds
 class RateScreen:
     """TP301 and TP305: how long the learning rate has been 0, or next to nothing of its peak; TP702: it rises again; TP925: it still rises.
 
-    `top` is the peak of the stretches before.
+    `top` is the peak of the stretches before; the run has `total` planned steps, and a warm-up of so many.
     """
 
     def __init__(self, t: Thresholds, top: float = 0.0) -> None:
         self._t = t.learning_rate
         self._resume, self._pipeline = t.resume, t.pipeline
         self.top = top
+        self._total: float | None = None
+        self._warmup: float | None = None
         self._last = self._warm = math.inf  # the last rate, and the one at the end of the declared warm-up
         self._peak = 0.0
         self._last_step: int | None = None
@@ -27,8 +29,12 @@ class RateScreen:
             float, tuple[int, int]
         ] = {}  # level -> the step and the record at which the rate came down to it
 
-    def see(self, step: int, rate: float, total: float | None, asked: Asked) -> None:
-        """One more finite learning rate, of a run of `total` planned steps."""
+    def declare(self, total: float | None, warmup: float | None) -> None:
+        """The steps that are planned, and those of the warm-up."""
+        self._total, self._warmup = total, warmup
+
+    def see(self, step: int, rate: float, asked: Asked) -> None:
+        """One more finite learning rate."""
         self._count += 1
         if rate > self._last:
             self._see_rise(rate, asked.now)
@@ -38,19 +44,20 @@ class RateScreen:
                 self.top = rate
         self._last = rate
         if rate == 0:
-            self._see_zero(step, total, asked)
+            self._see_zero(step, self._total, asked)
         else:
             self._streak = 0
         if self._low or rate <= self._t.exhausted_level * self._peak:
             for level in (self._t.exhausted_level, self._t.exhausted_level_warn):
                 if rate > level * self._peak:
                     self._low.pop(level, None)
-                elif self._has_lasted(level, step, total):
+                elif self._has_lasted(level, step, self._total):
                     asked.now.add("TP305")
         self._last_step = step
+        if self._warmup:
+            self._see_warmup(step, rate, self._warmup, asked)
 
-    def see_warmup(self, step: int, rate: float, declared: float, asked: Asked) -> None:
-        """The same rate, beside the declared warm-up in steps."""
+    def _see_warmup(self, step: int, rate: float, declared: float, asked: Asked) -> None:
         if step <= declared:
             self._warm = rate
         elif step > self._pipeline.warmup_times * declared and rate > (1 + self._pipeline.warmup_above) * self._warm:

@@ -8,7 +8,8 @@ the common schedule; every rule at powers of 2.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 from typing import NamedTuple
 
 from trainproof import stats
@@ -27,12 +28,12 @@ from trainproof.live.asked import (
     See,
     SeeTogether,
     asked_at_each,
-    first_asks,
 )
 from trainproof.live.columns import Beside
+from trainproof.live.counts import Counted, Counts
 from trainproof.live.levels import LossScreen, NormScreen
 from trainproof.live.scaling import RateScreen, ScalerScreen
-from trainproof.live.schedule import Judged, judged_by
+from trainproof.live.schedule import judged_by
 from trainproof.live.standing import PartStanding, Standing
 from trainproof.rules.gradients import drifts_now
 from trainproof.rules.loss import declared_classes, uniform_limit
@@ -48,8 +49,6 @@ NEWEST_COUNT: dict[str, Callable[[Frame, Thresholds], bool]] = {
     "TP204": lambda frame, t: is_flat_now(frame, t.loss),
     "TP404": lambda frame, t: drifts_now(frame, t.gradients),
 }
-#: values of a metric by which every rule of the catalogue has enough to be asked
-MOST_FIRST = 200
 #: records after a step that went back at which the rules on resumes are asked
 AFTER_FALL = 25
 #: steps that went back beyond which a log is taken for disordered, and their share of its records
@@ -57,12 +56,14 @@ MOST_FALLS, FALLS_SHARE = 8, 0.05
 
 
 class _Shape(NamedTuple):
-    """What the names of a record say: each name with what sees its values and what is judged by their count; what sees several of its
-    values together; the rules that are asked at each such record; whether the main metric is among them."""
+    """What the names of a record say: what sees each of its values, and what sees one that is not finite; what sees several of them
+    together; the rules that are asked at each such record; what is judged by their counts; whether the main metric is among them."""
 
-    sees: tuple[tuple[str, See | None, Judged], ...]
+    sees: tuple[See | None, ...]
+    broken: tuple[See | None, ...]
     together: tuple[SeeTogether, ...]
     often: frozenset[str]
+    counted: tuple[Counted, ...]
     main: bool
 
 
@@ -71,7 +72,7 @@ class Screens:
 
     def __init__(self, thresholds: Thresholds, standing: Standing, rules: Iterable[Rule]) -> None:
         self._t, self._standing = thresholds, standing
-        self._first = first_asks(rules)
+        self._counts = Counts(rules)
         self._scheduled = stats.scheduled_counts()
         self._known: dict[str, None] = {}  # every metric seen, in order
         self._main = ""
@@ -93,10 +94,11 @@ class Screens:
         """A stretch of the run begins: levels and counts are its own."""
         self._since = self._records
         self._shapes.clear()  # they hold the screens of the stretch before
-        self._counts: dict[str, int] = {}  # finite values of each metric
+        self._counts.begin()
         self._last_step: int | None = None
         self._first_step = 0
         self._smallest = 0
+        self._next_event = -math.inf  # no step before it asks for a rule by itself
         self._losses: dict[str, LossScreen] = {}
         self._repeats: dict[str, Repeats] = {}
         self._beside = Beside(self._t)
@@ -104,6 +106,7 @@ class Screens:
         self._last_epoch = -math.inf
         self._norms = NormScreen(self._t.gradients, self._standing.severity)
         self._rate = RateScreen(self._t, self._rate.top)
+        self._rate.declare(self._total, self._warmup)
         self._scaler = ScalerScreen(self._t.numerics, SCALER)
         self._epoch: tuple[int, int] | None = None  # its number, and the record at which it began
         self._epochs = 0
@@ -114,50 +117,56 @@ class Screens:
         self._warmup = warmup_steps(frame)
         self._facts = frame.facts
         self._beside.declare(frame.facts)
+        self._rate.declare(self._total, self._warmup)
+        self._next_event = -math.inf
         t = self._t.loss
         scratch = frame.objective == "lm" and frame.facts.get("pretrained") is False
         self._uniform = uniform_limit(declared_classes(frame), t)
         self._early = t.early_loss_scratch if scratch else t.early_loss
         for name, screen in self._losses.items():
-            screen.uniform, screen.early = self._uniform, self._early
+            screen.limit(self._uniform, self._early)
             if name in frame:
                 screen.lost = unrecovered_records(frame, frame[name].finite, t)
 
-    def see(self, step: int, record: Mapping[str, float]) -> Asked:
+    def see(self, step: int, names: tuple[str, ...], values: Sequence[float]) -> Asked:
         """The rules to ask after one more record, under our names."""
         self._records += 1
         asked = Asked(set(), set())
-        shape = self._shape(record)
+        shape = self._shapes.get(names) or self._shape(names)
         if shape.main:
             self._points += 1
-            if self._points in self._later:
+            if self._later and self._points in self._later:
                 asked.often.update(self._later.pop(self._points))
             if not self._see_step(step, asked):
-                shape = self._shape(record)  # a stretch has begun
+                shape = self._shape(names)  # a stretch has begun
         if shape.often:
             asked.often.update(shape.often)
-        counts, scheduled = self._counts, self._scheduled
-        for (name, see, judged), value in zip(shape.sees, record.values(), strict=True):
-            if value - value == 0.0:  # finite
-                count = counts[name] = counts.get(name, 0) + 1
-                if count <= MOST_FIRST:
-                    self._see_first(name, count, asked)
-                    if count < stats.SCHEDULE_START:
-                        asked.now.update(judged.each)
-                if judged.at and count in scheduled:
-                    asked.now.update(judged.at)
-                if judged.after and count - 1 in scheduled:
-                    asked.now.update(judged.after)
-            if see is not None:
-                see(step, value, asked)
+        if isfinite(sum(values)):
+            if self._counts.calm and shape.counted is self._counts.latest:
+                self._counts.calm -= 1
+            else:
+                self._counts.see(shape.counted, values, asked)
+            for see, value in zip(shape.sees, values, strict=True):
+                if see is not None:
+                    see(step, value, asked)
+        else:
+            self._see_broken(shape, step, values, asked)
         for see_together in shape.together:
-            see_together(record, asked)
+            see_together(dict(zip(names, values, strict=True)), asked)
         count = self._records - self._since
+        if count in self._scheduled or OTHERS in asked.often:
+            asked.now.add(OTHERS)
         if count and not count & (count - 1):  # what a screen should have missed is found at powers of 2
             asked.now.add(ALL)
-        elif count in scheduled or OTHERS in asked.often:
-            asked.now.add(OTHERS)
         return asked
+
+    def _see_broken(self, shape: _Shape, step: int, values: Sequence[float], asked: Asked) -> None:
+        """As for others, where some value is not finite, or may not be."""
+        self._counts.see(shape.counted, values, asked)
+        for see, see_broken, value in zip(shape.sees, shape.broken, values, strict=True):
+            sees = see if isfinite(value) else see_broken
+            if sees is not None:
+                sees(step, value, asked)
 
     @property
     def held(self) -> frozenset[str]:
@@ -185,17 +194,26 @@ class Screens:
         """Ask when so many more records with the main metric have come."""
         self._later.setdefault(self._points + points, set()).update(rules)
 
-    def _shape(self, record: Mapping[str, float]) -> _Shape:
-        key = tuple(record)
-        shape = self._shapes.get(key)
+    def _shape(self, names: tuple[str, ...]) -> _Shape:
+        shape = self._shapes.get(names)
         if shape is None:
-            if not self._known.keys() >= record.keys():
-                self._known.update(dict.fromkeys(key))
+            named = tuple(name for name in names if name)  # others only repeat a fact
+            if not self._known.keys() >= set(named):
+                self._known.update(dict.fromkeys(named))
                 self._shapes.clear()  # what the others lack may have changed
                 self._choose_main()
-            often = asked_at_each(key, self._known)
-            sees = tuple((name, self._seer(name), judged_by(name, self._known)) for name in key)
-            shape = self._shapes[key] = _Shape(sees, tuple(self._beside.together(key)), often, self._main in record)
+            shape = self._shapes[names] = _Shape(
+                tuple(self._seer(name) if name else None for name in names),
+                tuple(self._seer_of_broken(name) for name in names),
+                tuple(self._beside.together(named)),
+                asked_at_each(named, self._known),
+                tuple(
+                    Counted(place, name, judged_by(name, self._known), name == self._main)
+                    for place, name in enumerate(names)
+                    if name
+                ),
+                self._main in named,
+            )
         return shape
 
     def _choose_main(self) -> None:
@@ -206,60 +224,67 @@ class Screens:
             self._main, self._last_step = main, None
 
     def _seer(self, name: str) -> See | None:
-        """What sees the values of a metric."""
-        if name == "loss" or name.startswith("loss/"):
-            return self._seer_of_loss(name, self._beside.seer(name))
+        """What sees the finite values of a metric."""
+        if name == "loss" or (name.startswith("loss/") and "loss" not in self._known):
+            return self._seer_of_loss(name)
         seers: dict[str, See] = {
-            "grad_norm": self._see_norm,
-            "lr": self._see_rate,
+            "grad_norm": self._norms.see,
+            "lr": self._rate.see,
             "loss_scale": self._scaler.see_scale,
             "skipped_steps": self._scaler.see_skipped,
             "epoch": self._see_epoch,
         }
         return seers.get(name) or self._beside.seer(name)
 
-    def _seer_of_loss(self, name: str, also: See | None) -> See:
-        """The loss, or each of its parts where the whole is not known, has screens of levels and of repeats; every part may be not finite."""
-        screen, repeats, part = None, None, None
-        if name == "loss" or "loss" not in self._known:
-            part = PartStanding(self._standing, name) if name != "loss" else None
-            screen = self._losses.setdefault(name, LossScreen(self._t.loss, part or self._standing.severity))
-            screen.uniform, screen.early = self._uniform, self._early
-            repeats = self._repeats.setdefault(name, Repeats(self._t.data_order))
+    def _seer_of_broken(self, name: str) -> See | None:
+        """What sees the values of a metric that are not finite."""
+        if name == "loss" or name.startswith("loss/"):
+            return self._see_broken_loss
+        return self._see_broken_norm if name == "grad_norm" else None
 
-        def see(step: int, value: float, asked: Asked) -> None:
+    def _see_broken_loss(self, _: int, __: float, asked: Asked) -> None:
+        asked.often.update(("TP101", "TP102", "TP401"))
+        self._ask_later(1, "TP101", "TP102")
+
+    def _see_broken_norm(self, _: int, __: float, asked: Asked) -> None:
+        asked.often.update(("TP102", "TP103"))
+        self._ask_later(1, "TP102", "TP103")
+
+    def _seer_of_loss(self, name: str) -> See:
+        """The loss, or each of its parts where the whole is not known, has screens of levels and of repeats."""
+        part = PartStanding(self._standing, name) if name != "loss" else None
+        screen = self._losses.setdefault(name, LossScreen(self._t, part or self._standing.severity))
+        screen.limit(self._uniform, self._early)
+        repeats = self._repeats.setdefault(name, Repeats(self._t.data_order))
+
+        def see(_: int, value: float, asked: Asked) -> None:
+            screen.see(value, asked.often, asked.now)
+            if repeats.see(value):
+                asked.often.add("TP604")
+
+        if part is None:
+            return see
+        also = self._beside.seer(name)
+
+        def see_part(step: int, value: float, asked: Asked) -> None:
             if also is not None:
                 also(step, value, asked)
-            if not math.isfinite(value):
-                asked.often.update(("TP101", "TP102", "TP401"))
-                self._ask_later(1, "TP101", "TP102")
-            elif screen is not None:
-                if value == 0:
-                    asked.often.add("TP208")
-                if abs(value) > self._t.numerics.absurd_loss:
-                    asked.often.add("TP107")
-                often = asked.often if part is None else set[str]()
-                screen.see(value, often, asked.now)
-                if repeats is not None and repeats.see(value):
-                    often.add("TP604")
-                if part is not None and often:
-                    asked.now.update(part.often.due(often, self._records, {}))
+            own = Asked(asked.now, set())
+            see(step, value, own)
+            if own.often:
+                asked.now.update(part.often.due(own.often, self._records, {}))
 
-        return see
-
-    def _see_first(self, name: str, count: int, asked: Asked) -> None:
-        """Rules that need that many values of a metric."""
-        asked.now.update(self._first.get((name, count), ()))
-        if name == self._main:
-            asked.now.update(self._first.get(("", count), ()))
+        return see_part
 
     def _see_step(self, step: int, asked: Asked) -> bool:
         """Gaps, falls, and shares of the run that have passed; False when a stretch begins."""
         last, self._last_step = self._last_step, step
         if last is None:
-            self._first_step = step
+            self._first_step, self._next_event = step, -math.inf
             return True
         distance = step - last
+        if distance == self._smallest and step < self._next_event and not self._resumes and self._furthest is None:
+            return True
         if distance <= 0:
             return not self._fell(step, last)
         if self._resumes:
@@ -277,6 +302,7 @@ class Screens:
             for points in range(1, t.log_quality.gap_back + 2):
                 self._ask_later(points, "TP002")
             asked.often.add("TP921")
+        self._next_event = self._event_after(step)
         if self._total and 100 * step // self._total != 100 * last // self._total:
             asked.now.update(PROGRESS)
         if (
@@ -288,6 +314,14 @@ class Screens:
         if last < self._first_step + t.numerics.overflow_grace + t.numerics.overflow_min_steps <= step:
             asked.now.update(SCALER)
         return True
+
+    def _event_after(self, step: int) -> float:
+        """A step before the next one at which a share of the run, the warm-up or the scaler's grace has passed."""
+        t, total = self._t, self._total
+        events: list[float] = [self._first_step + t.numerics.overflow_grace + t.numerics.overflow_min_steps]
+        events += [total * (100 * step // total + 1) / 100] if total else []
+        events += [times * self._warmup for times in (1, t.learning_rate.rising_warmups)] if self._warmup else []
+        return min((event - 1 for event in events if event > step), default=math.inf)
 
     def _fell(self, step: int, last: int) -> bool:
         """A step went back: True when the run may have been resumed, or begun anew; a disordered log goes on as it is."""
@@ -307,23 +341,8 @@ class Screens:
             self._ask_later(points, OTHERS)
         self._ask_later(self._t.resume.jump_records, "TP701")
 
-    def _see_norm(self, _: int, value: float, asked: Asked) -> None:
-        if math.isfinite(value):
-            self._norms.see(value, asked.often)
-        else:
-            self._ask_later(1, "TP102", "TP103")
-            asked.often.update(("TP102", "TP103"))
-
-    def _see_rate(self, step: int, value: float, asked: Asked) -> None:
-        if math.isfinite(value):
-            self._rate.see(step, value, self._total, asked)
-            if self._warmup:
-                self._rate.see_warmup(step, value, self._warmup, asked)
-
     def _see_epoch(self, step: int, value: float, asked: Asked) -> None:
         """TP506 speaks some records after a new epoch has begun, TP902 when some epochs are over."""
-        if not math.isfinite(value):
-            return
         if value < self._last_epoch - self._t.resume.counter_least:
             asked.often.add("TP703")
         self._last_epoch = value

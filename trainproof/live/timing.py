@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 
 from trainproof import stats
@@ -72,9 +71,7 @@ class ClockScreen:
         self._seconds: deque[float] = deque(maxlen=t.drop_width)
 
     def see(self, step: int, x: float, asked: Asked) -> None:
-        """One more reading."""
-        if not math.isfinite(x):
-            return
+        """One more finite reading."""
         if self._last is not None:
             before, then = self._last
             seconds = x - then
