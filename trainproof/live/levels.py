@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import deque
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -74,8 +75,24 @@ def _described(row: list[float]) -> Base:
 
 #: records by which a spike may be flagged after its screen saw it
 FLAGGED_LATER = 5
-#: values in a row between two bounds that bring the median of 5 between them
-CALM = 3
+
+
+class Band:
+    """Two bounds, and the records of the three last values that do not lie between them: the median of 5 does, unless all three are among
+    these five."""
+
+    def __init__(self) -> None:
+        self.low, self.high = math.inf, -math.inf
+        self.outside: deque[int] = deque((-5, -5, -5), maxlen=3)
+
+    def move(self, low: float, high: float, latest: Iterable[float], count: int) -> None:
+        """Other bounds; `latest` are the values up to record `count`, five if there are as many."""
+        self.low, self.high = low, high
+        self.outside.extend((-5, -5, -5))
+        values = list(latest)
+        self.outside.extend(
+            count - back for back in range(len(values) - 1, -1, -1) if not low < values[-1 - back] < high
+        )
 
 
 def _below(x: float) -> float:
@@ -116,8 +133,7 @@ class LossScreen:
         self._above = self._lowest = 0.0  # Page-Hinkley: the sum, and its minimum
         self._shift_until = 0
         self._worse = 0  # records in a row worse than a uniform guess
-        self._calm = 0  # records in a row between the bounds
-        self._bounds = (math.inf, -math.inf)  # between which neither a value nor the median of 5 has anything to say
+        self._band = Band()  # where neither a value nor the median of 5 has anything to say
 
     def limit(self, uniform: float, early: float) -> None:
         """What the run has declared by now."""
@@ -132,9 +148,11 @@ class LossScreen:
             self._learn(x)
         if self._baseline.push(x):
             self._bound()
-        low, high = self._bounds
-        self._calm = self._calm + 1 if low < x < high else 0
-        if self._calm <= CALM or self._episode is not None or count >= self._next_level:
+        band = self._band
+        calm = band.low < x < band.high
+        if not calm:
+            band.outside.append(count)
+        if not calm or band.outside[0] > count - 5 or count >= self._next_level or self._worse or self._episode:
             self._look(x, ask, now)
         if self._baseline.base is not None:
             self._see_shift(x, self._baseline.base, ask)
@@ -172,14 +190,13 @@ class LossScreen:
     def _bound(self) -> None:
         """Where nothing has to be looked at now: below every spike and every level that is away from the best, above the best of 5."""
         t, base, five = self._t, self._baseline.base, self._widths[0]
-        self._calm = 0
         if base is None:
             return
         size = abs(base.median)
         spike = max(base.high, base.median + max(t.spike_z * base.scale, (t.spike_ratio - 1) * size))
         fast = base.median + max(t.fast_z * base.scale, (t.fast_ratio - 1) * size)
         high = min(self._uniform, five.near, spike, fast, self._absurd)
-        self._bounds = (max(self._early, five.best, 0.0), _below(high))
+        self._band.move(max(self._early, five.best, 0.0), _below(high), self._values[-5:], self._count)
 
     def _near(self, width: _Width) -> float:
         """The lowest level that TP203 may take for away from the best one."""
@@ -268,17 +285,21 @@ class NormScreen:
         self._limit = t.vanishing_norm
         self._baseline = RollingBaseline()
         self._last = math.nan
-        self._same = self._zeros = self._low = 0
-        self._calm = 0  # records in a row that differ from the one before and lie between the limit and the bar
-        self._bar = -math.inf  # below which no norm explodes
+        self._count = self._same = self._zeros = self._low = 0
+        self._lasts = False  # whether one of these goes on
+        self._band = Band()  # where neither a norm that is new nor the median of 5 has anything to say
 
     def see(self, _: int, x: float, asked: Asked) -> None:
         """One more finite gradient norm."""
         self._five.append(x)
+        count = self._count = self._count + 1
         if self._baseline.push(x):
             self._bound()
-        self._calm = self._calm + 1 if self._limit < x < self._bar and x != self._last else 0
-        if self._calm <= CALM:
+        band = self._band
+        calm = band.low < x < band.high and x != self._last
+        if not calm:
+            band.outside.append(count)
+        if not calm or band.outside[0] > count - 5 or self._lasts:
             self._look(x, asked.often)
         self._last = x
 
@@ -292,9 +313,12 @@ class NormScreen:
             ask.add("TP406")
         if self._zeros >= t.zero_records:
             ask.add("TP402")
-        if len(self._five) < 5:
-            return
-        m5, base = sorted(self._five)[2], self._baseline.base
+        if len(self._five) == 5:
+            self._see_level(sorted(self._five)[2], ask)
+        self._lasts = self._same + self._zeros + self._low > 0
+
+    def _see_level(self, m5: float, ask: set[str]) -> None:
+        t, base = self._t, self._baseline.base
         ratio = t.explosion_ratio if self._standing.get("TP401", 0) >= WARN else t.explosion_ratio_warn
         if base is not None and m5 >= ratio * base.median > 0:
             ask.add("TP401")
@@ -303,10 +327,10 @@ class NormScreen:
             ask.add("TP403")
 
     def _bound(self) -> None:
+        """Between the norm that vanishes and the one that explodes."""
         base = self._baseline.base
-        known = base is not None and len(self._reference) == self._t.vanishing_reference[1]
-        self._bar = -math.inf if base is None or not known else self._t.explosion_ratio_warn * base.median
-        self._calm = 0
+        if base is not None and len(self._reference) == self._t.vanishing_reference[1]:
+            self._band.move(self._limit, self._t.explosion_ratio_warn * base.median, self._five, self._count)
 
     def _learn(self, x: float) -> None:
         """The level of the first records, which TP403 compares with."""

@@ -44,6 +44,8 @@ from trainproof.rules.schedules import warmup_steps
 from trainproof.rules.spikes import unrecovered_records
 from trainproof.thresholds import Thresholds
 
+#: counts of records at which what a screen should have missed is found
+POWERS = frozenset(1 << k for k in range(64))
 #: rules that look at all counts of the schedule each time, and what tells whether the newest one has anything for them
 NEWEST_COUNT: dict[str, Callable[[Frame, Thresholds], bool]] = {
     "TP204": lambda frame, t: is_flat_now(frame, t.loss),
@@ -56,11 +58,11 @@ MOST_FALLS, FALLS_SHARE = 8, 0.05
 
 
 class _Shape(NamedTuple):
-    """What the names of a record say: what sees each of its values, and what sees one that is not finite; what sees several of them
-    together; the rules that are asked at each such record; what is judged by their counts; whether the main metric is among them."""
+    """What the names of a record say: what sees the value at which place, and what sees one there that is not finite; what sees several
+    of them together; the rules that are asked at each such record; what is judged by their counts; whether the main metric is one."""
 
-    sees: tuple[See | None, ...]
-    broken: tuple[See | None, ...]
+    sees: tuple[tuple[See, int], ...]
+    broken: tuple[tuple[See, int], ...]
     together: tuple[SeeTogether, ...]
     often: frozenset[str]
     counted: tuple[Counted, ...]
@@ -73,7 +75,8 @@ class Screens:
     def __init__(self, thresholds: Thresholds, standing: Standing, rules: Iterable[Rule]) -> None:
         self._t, self._standing = thresholds, standing
         self._counts = Counts(rules)
-        self._scheduled = stats.scheduled_counts()
+        self._asked = Asked(set(), set())
+        self._asks = stats.scheduled_counts() | POWERS
         self._known: dict[str, None] = {}  # every metric seen, in order
         self._main = ""
         self._shapes: dict[tuple[str, ...], _Shape] = {}
@@ -131,7 +134,9 @@ class Screens:
     def see(self, step: int, names: tuple[str, ...], values: Sequence[float]) -> Asked:
         """The rules to ask after one more record, under our names."""
         self._records += 1
-        asked = Asked(set(), set())
+        asked = self._asked
+        if asked.now or asked.often:
+            asked = self._asked = Asked(set(), set())
         shape = self._shapes.get(names) or self._shape(names)
         if shape.main:
             self._points += 1
@@ -146,27 +151,24 @@ class Screens:
                 self._counts.calm -= 1
             else:
                 self._counts.see(shape.counted, values, asked)
-            for see, value in zip(shape.sees, values, strict=True):
-                if see is not None:
-                    see(step, value, asked)
+            for see, place in shape.sees:
+                see(step, values[place], asked)
         else:
             self._see_broken(shape, step, values, asked)
         for see_together in shape.together:
             see_together(dict(zip(names, values, strict=True)), asked)
         count = self._records - self._since
-        if count in self._scheduled or OTHERS in asked.often:
-            asked.now.add(OTHERS)
-        if count and not count & (count - 1):  # what a screen should have missed is found at powers of 2
-            asked.now.add(ALL)
+        if count in self._asks or OTHERS in asked.often:
+            asked.now.add(ALL if count in POWERS else OTHERS)
         return asked
 
     def _see_broken(self, shape: _Shape, step: int, values: Sequence[float], asked: Asked) -> None:
         """As for others, where some value is not finite, or may not be."""
         self._counts.see(shape.counted, values, asked)
-        for see, see_broken, value in zip(shape.sees, shape.broken, values, strict=True):
-            sees = see if isfinite(value) else see_broken
-            if sees is not None:
-                sees(step, value, asked)
+        for sees, finite in (shape.sees, True), (shape.broken, False):
+            for see, place in sees:
+                if isfinite(values[place]) is finite:
+                    see(step, values[place], asked)
 
     @property
     def held(self) -> frozenset[str]:
@@ -203,8 +205,8 @@ class Screens:
                 self._shapes.clear()  # what the others lack may have changed
                 self._choose_main()
             shape = self._shapes[names] = _Shape(
-                tuple(self._seer(name) if name else None for name in names),
-                tuple(self._seer_of_broken(name) for name in names),
+                _those(self._seer(name) if name else None for name in names),
+                _those(self._seer_of_broken(name) for name in names),
                 tuple(self._beside.together(named)),
                 asked_at_each(named, self._known),
                 tuple(
@@ -361,6 +363,11 @@ class Screens:
             wait = min(max((self._points - before[1]) // 5, t.staircase_least), t.staircase_most)
             for points in range(wait - 2, wait + 2):
                 self._ask_later(points, "TP506")
+
+
+def _those(seers: Iterable[See | None]) -> tuple[tuple[See, int], ...]:
+    """Those that there are, each with its place."""
+    return tuple((see, place) for place, see in enumerate(seers) if see is not None)
 
 
 def _passes(last: int, step: int, warmup: float, t: Thresholds) -> bool:
