@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,30 @@ class TestNeverInTheWay:
         frame = guardian.log.frames()[0]
         assert (frame["loss"].value[0], frame["lr"].value[0]) == (1.5, 1.0)
 
+    @pytest.mark.parametrize("step", [None, math.nan, math.inf, "ten", {}, np.zeros(2)])
+    def test_a_step_that_is_no_number_costs_that_record_and_is_told_once(
+        self, step: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        guardian = Guardian(policy="stop_on_fail", on_finding=())
+        assert guardian.observe(step, loss=1.0) == guardian.observe(step, loss=1.0) == []
+        assert [line for line in caplog.messages if "step is no number" in line] == caplog.messages[:1]
+        feed(guardian, DIVERGED)
+        assert guardian.should_stop
+
+    def test_a_value_that_raises_what_it_likes_is_left_out(self) -> None:
+        class Broken:
+            def __float__(self) -> float:
+                raise KeyError("no value yet")
+
+        guardian = Guardian(on_finding=())
+        guardian.observe(1, loss=Broken(), grad_norm=1.0)  # type: ignore[arg-type]
+        assert list(guardian.log.frames()[0]) == ["grad_norm"]
+
+    def test_the_step_may_be_named(self) -> None:
+        guardian = Guardian(on_finding=())
+        guardian.observe(step=7, loss=1.0)
+        assert guardian.log.frames()[0].last_step == 7
+
     def test_a_step_out_of_bounds_costs_that_record(self) -> None:
         guardian = Guardian(policy="stop_on_fail", on_finding=())
         guardian.observe(2**70, loss=1.0)
@@ -175,6 +200,21 @@ class TestState:
     def test_a_state_of_another_version_is_told(self) -> None:
         with pytest.raises(UsageError, match="version 9"):
             Guardian().load_state_dict({"version": 9})
+
+    @pytest.mark.parametrize(
+        "damage", [{"rows": 3}, {"rows": [[1]]}, {"rows": [[1, 2, 3]]}, {"told": [["TP101"]]}, {"facts": 3}]
+    )
+    def test_a_damaged_state_is_told(self, damage: dict[str, Any]) -> None:
+        guardian = Guardian(on_finding=())
+        feed(guardian, HEALTHY)
+        with pytest.raises(UsageError, match="damaged"):
+            guardian.load_state_dict({**guardian.state_dict(), **damage})
+        assert guardian.records == len(HEALTHY)
+
+    @pytest.mark.parametrize("state", [None, [], "x", {}])
+    def test_what_is_no_state_is_told(self, state: Any) -> None:
+        with pytest.raises(UsageError, match="version None"):
+            Guardian().load_state_dict(state)
 
     def test_steps_that_are_trained_again_after_a_resume_are_no_second_fault(self) -> None:
         guardian = Guardian(on_finding=())

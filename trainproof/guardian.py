@@ -78,6 +78,7 @@ class Guardian:
         self._hooks = (tell,) if on_finding is None else _hooks(on_finding)
         self._cleared_hooks = _hooks(on_cleared)
         self._quiet = (_rank() if rank is None else rank) != 0
+        self._left_out = False
         self._log = GrowingLog(source, facts if isinstance(facts, Facts) else Facts(facts), mapping)
         self._begin()
 
@@ -125,17 +126,22 @@ class Guardian:
         """The records so far, and what the log says beside them."""
         return self._log
 
-    def observe(self, step: int, /, **metrics: float) -> list[Finding]:
+    def observe(self, step: int, **metrics: float) -> list[Finding]:
         """Take one logged record under its logger's names; the findings (WARN and FAIL) that are new with it. Never raises."""
         return self.record(step, metrics)
 
     def record(self, step: int, metrics: Mapping[str, Any], line: int | None = None) -> list[Finding]:
-        """As `observe`, for names that are no Python names; `line` is the record's in its log. Values that are no numbers are left out."""
+        """As `observe`, for names that are no Python names; `line` is the record's in its log. Values that are no numbers are left out, and
+        so is a record whose step is none, which is told once."""
         if self._quiet:
             return []
         try:
+            number = int(step)
+        except Exception:
+            return self._leave_out(step)
+        try:
             names, values = _numbers(metrics)
-            return self._take(int(step), names, values, line) if names else []
+            return self._take(number, names, values, line) if names else []
         except Exception:
             return self._give_up()
 
@@ -181,13 +187,19 @@ class Guardian:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state_dict`: what was told is not told again. Raises UsageError for a state of another version."""
-        if state.get("version") != 1:
-            raise UsageError(f"guardian state of version {state.get('version')!r}, expected 1")
-        self._log = GrowingLog(self._log.source, self._log.facts.merged(Facts(state["facts"])), self._log.mapping)
-        self._begin({(rule, metric, step): severity for rule, metric, step, severity in state["told"]})
-        rows = deque(state["rows"])
-        for line in state.get("resumed_after", ()):
+        """Go on from `state_dict`: what was told is not told again. Raises UsageError for a state of another version, or for none."""
+        version = state.get("version") if isinstance(state, Mapping) else None
+        if version != 1:
+            raise UsageError(f"guardian state of version {version!r}, expected 1")
+        try:
+            rows = deque((int(line), int(step), {**values}) for line, step, values in state["rows"])
+            told = {(rule, metric, step): severity for rule, metric, step, severity in state["told"]}
+            resumed_after, facts = [*state.get("resumed_after", ())], Facts(state["facts"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"guardian state of version 1 that is damaged: {error!r}") from None
+        self._log = GrowingLog(self._log.source, self._log.facts.merged(facts), self._log.mapping)
+        self._begin(told)
+        for line in resumed_after:
             self.extend(rows.popleft() for _ in range(sum(row[0] <= line for row in rows)))
             self.resume()
         self.extend(rows)
@@ -263,6 +275,14 @@ class Guardian:
         if self._policy == "stop_on_fail" and not self._stopped_by:
             self._stopped_by = tuple(f for f in self.findings if f.rule in self._stopping and _is_sure(f))
 
+    def _leave_out(self, step: object) -> list[Finding]:
+        if not self._left_out:
+            self._left_out = True
+            logger.warning(
+                "trainproof leaves out records whose step is no number, such as one of type %s", type(step).__name__
+            )
+        return []
+
     def _give_up(self) -> list[Finding]:
         """An error of our own costs the run nothing but its guardian."""
         self._quiet = True
@@ -319,7 +339,7 @@ def _those_that_are(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[
     values = {}
     for name, value in metrics.items():
         if value is not None and not isinstance(value, (str, bytes, bool)):
-            with suppress(TypeError, ValueError, RuntimeError, OverflowError):
+            with suppress(Exception):  # whatever it is, it is no number
                 values[name] = float(value)
     return tuple(values), tuple(values.values())
 

@@ -7,7 +7,7 @@ import pytest
 
 from trainproof import stats
 from trainproof.live.asked import Asked
-from trainproof.live.levels import LossScreen, NormScreen, RollingBaseline, middle
+from trainproof.live.levels import Band, LossScreen, NormScreen, RollingBaseline, middle
 from trainproof.thresholds import GradientThresholds, Thresholds
 
 
@@ -62,3 +62,21 @@ def test_a_rule_that_has_failed_the_run_is_not_asked_again() -> None:
     assert sum("TP203" in ask for ask in before) >= 30
     standing["TP203"] = 2
     assert not any("TP203" in ask for ask in asked(LossScreen(Thresholds(), standing), x))
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("screen", [LossScreen, NormScreen])
+def test_what_lies_in_the_band_has_nothing_to_say(
+    screen: type[LossScreen | NormScreen], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Levels that jump, spikes, zeros and repeats: the same is asked where every record is looked at."""
+    random = np.random.default_rng(seed)
+    x = np.repeat(random.lognormal(0, 0.7, 30), 100) * random.lognormal(0, 0.1, 3000) * 3.0
+    x[random.random(3000) < 0.02] *= 10
+    x[random.random(3000) < 0.02] = 0
+    x[1500:1600] = np.repeat(x[1500:1525], 4)
+    thresholds = Thresholds() if screen is LossScreen else GradientThresholds()
+    with_band = asked(screen(thresholds, {}), x.tolist())  # type: ignore[arg-type]
+    monkeypatch.setattr(Band, "move", lambda *_: None)
+    assert asked(screen(thresholds, {}), x.tolist()) == with_band  # type: ignore[arg-type]
+    assert sum(map(bool, with_band)) > 20
