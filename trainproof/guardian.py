@@ -195,7 +195,7 @@ class Guardian:
             rows = deque((int(line), int(step), {**values}) for line, step, values in state["rows"])
             told = {(rule, metric, step): severity for rule, metric, step, severity in state["told"]}
             resumed_after, facts = [*state.get("resumed_after", ())], Facts(state["facts"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UsageError(f"guardian state of version 1 that is damaged: {error!r}") from None
         self._log = GrowingLog(self._log.source, self._log.facts.merged(facts), self._log.mapping)
         self._begin(told)
