@@ -247,6 +247,17 @@ def test_many_records_at_once_end_where_one_at_a_time_does(kind: str, sigma: flo
     assert [(f.rule, f.flagged_step) for f in many.findings] == [(f.rule, f.flagged_step) for f in one.findings] != []
 
 
+def test_a_run_is_passed_once_some_rule_could_judge_it() -> None:
+    guardian = Guardian(on_finding=())
+    verdicts = []
+    for i, loss in enumerate(HEALTHY):
+        guardian.observe(i, loss=loss)
+        verdicts.append(guardian.verdict)
+    since = verdicts.index(Verdict.PASS)
+    assert 2 <= since <= 20
+    assert verdicts == [Verdict.SKIP] * since + [Verdict.PASS] * (len(HEALTHY) - since)
+
+
 def test_the_report_is_that_of_the_finished_log() -> None:
     frame = synthetic.as_frame(synthetic.nan_loss(100, 0.1, 0))
     guardian = Guardian(on_finding=())

@@ -14,7 +14,7 @@ import numpy as np
 from trainproof.errors import UsageError
 from trainproof.facts import Facts, FactValue
 from trainproof.frame import Frame, Source
-from trainproof.judge import Settings, ask_rule, judge_run, report_of, selected_rules
+from trainproof.judge import Settings, ask_rule, judge_run, judges, report_of, selected_rules
 from trainproof.live.asked import ALL, EVALUATION, NOTHING, OTHERS, REWARD, SCREENED, Asked
 from trainproof.live.records import GrowingLog
 from trainproof.live.schedule import TREND_RULES
@@ -88,6 +88,7 @@ class Guardian:
         self._screens = Screens(self._settings.thresholds, self._standing, self._rules.values())
         self._stopped_by: tuple[Finding, ...] = ()
         self._runs = 1
+        self._judged = False
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -96,8 +97,9 @@ class Guardian:
 
     @property
     def verdict(self) -> Verdict:
-        """FAIL, WARN or PASS by the findings that stand; SKIP before the first record."""
-        return fold_severities(finding.severity for finding in self.findings) if self._log.count else Verdict.SKIP
+        """FAIL, WARN or PASS by the findings that stand; SKIP until some rule could judge the run."""
+        findings = self.findings
+        return fold_severities(finding.severity for finding in findings) if findings or self._judged else Verdict.SKIP
 
     @property
     def should_stop(self) -> bool:
@@ -243,6 +245,7 @@ class Guardian:
         frames = self._log.frames()
         if len(frames) > self._runs:  # what was said of the run before stands no longer
             self._standing.clear()
+            self._judged = False
             codes = codes | self._every
         self._runs, frame = len(frames), frames[-1]
         new: list[Finding] = []
@@ -258,7 +261,8 @@ class Guardian:
 
     def _ask(self, rule: Rule, frame: Frame) -> list[Finding]:
         """What is new in what a rule says of the run."""
-        found, _ = ask_rule(rule, frame, self._settings)
+        found, skipped = ask_rule(rule, frame, self._settings)
+        self._judged = self._judged or (skipped is None and judges(rule, frame, self._settings))
         new, cleared = self._standing.take(rule.code, [f for f in found if f.severity is not Severity.INFO])
         self._call(self._cleared_hooks, cleared)
         return new

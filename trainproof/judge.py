@@ -109,13 +109,15 @@ def judge_run(frame: Frame, settings: Settings = DEFAULTS) -> RunReport:
                 skipped[rule.code] = reason
                 continue
             checked.append(rule.code)
-            judged = judged or _judges(rule, frame)
+            judged = judged or judges(rule, frame, settings)
             findings += found
-    return _report(frame, settings, findings, checked, skipped, judged and not _too_short(frame, settings))
+    return _report(frame, settings, findings, checked, skipped, judged)
 
 
-def _judges(rule: Rule, frame: Frame) -> bool:
+def judges(rule: Rule, frame: Frame, settings: Settings) -> bool:
     """Whether that this rule ran says something of the training."""
+    if _too_short(frame, settings):
+        return False
     lossless = rule.family == LOSSLESS_FAMILY and "loss" not in frame and "losses_in" in frame.facts
     return lossless or rule.family in JUDGING_FAMILIES or rule.code in JUDGING_RULES
 
