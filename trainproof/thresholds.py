@@ -160,6 +160,9 @@ class LossThresholds(msgspec.Struct, frozen=True):
     never_drop: float = 0.10  # of the first decile's median
     never_se: float = 2.0  # standard errors added to the drop
     never_z: float = -3.0  # Mann-Kendall Z of a clear fall
+    never_at_once: float = (
+        0.90  # drop below the first 3 records' median that tells of learning in the first tenth; reasoned
+    )
     never_lr_zero_share: float = 0.20  # of the records with a learning rate of exactly 0: FAIL
     never_chance: float = 0.001  # of ln(classes): how near the median of the last half is to it
     never_chance_each: float = 0.005  # ... and each record

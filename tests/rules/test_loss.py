@@ -205,6 +205,10 @@ class TestNeverLearned:
         assert only(run_rule("TP205", make_frame(loss=loss, lr=[1e-4] * 200))).severity is WARN
         assert only(run_rule("TP205", make_frame(loss=loss, lr=[0.0] * 200))).severity is FAIL
 
+    def test_a_loss_that_fell_at_once_was_learned_before_the_first_tenth_ended(self) -> None:
+        assert run_rule("TP205", make_frame(loss=[30.0] * 5 + list(noisy([1.5] * 200)))) == []
+        assert only(run_rule("TP205", make_frame(loss=[3.0] * 5 + list(noisy([1.5] * 200))))).severity is WARN
+
     def test_it_is_flagged_where_a_shorter_log_already_said_so(self) -> None:
         frame = make_frame(loss=noisy([1.5] * 200), lr=[0.0] * 200)
         flagged = only(run_rule("TP205", frame)).flagged_step

@@ -42,7 +42,8 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     training loss, and no clear downward trend.
 
     False positives
-    A short adapter fine-tune of a strong base drops little but with a clear trend, which the Z sees; noise too large to exclude a drop
+    A loss that fell to a tenth of its first three records at once, and stays there, was learned before the first tenth ended: not told. A
+    short adapter fine-tune of a strong base drops little but with a clear trend, which the Z sees; noise too large to exclude a drop
     of 10 % is skipped as "too noisy to tell", and so is a log that begins after the first tenth of its steps and after the warm-up: what
     was learned before is not in it. A preference loss starts at ln 2 and falls by little in good health: asked from 100 records on.
 
@@ -62,7 +63,7 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         return
     if learned is None:
         raise CannotTell("too noisy to tell")
-    if learned:
+    if learned or _fell_at_once(loss.value, t):
         return
     since = _not_learned_since(frame, loss, t)
     dead = _no_update(frame, t)
@@ -177,6 +178,12 @@ def _warmup_end(frame: Frame, loss: Series, count: int) -> int:
         return 0
     start = int(np.searchsorted(loss.step, lr.step[int(np.argmax(rates))]))
     return start if start < count / 2 else 0
+
+
+def _fell_at_once(x: stats.Floats, t: LossThresholds) -> bool:
+    """Whether all that was learned was learned within the first records, by which the first tenth does not stand."""
+    first = stats.median(x[:3])
+    return first - _decile_medians(x)[1] >= t.never_at_once * abs(first)
 
 
 def _decile_medians(x: stats.Floats) -> tuple[float, float]:

@@ -117,3 +117,12 @@ def test_a_loss_that_is_nan_in_words_is_nan() -> None:
 def test_other_texts_are_no_logs(text: str) -> None:
     with pytest.raises(FormatError):
         read(text.encode())
+
+
+def test_bars_that_lost_their_carriage_returns_are_lines_of_their_own() -> None:
+    bars = "".join(f" {i}%|#| {i}/100 [00:00<00:01,  1.5s/it]" for i in range(50))  # more than a record's head may be
+    text = "".join(f"{bars}   {{'loss': {t}, 'learning_rate': 0.1, 'epoch': {e}}}\n" for e, t in TRAIN)
+    frame = read(text.encode())
+    assert frame.source.format == "hf-console"
+    assert points(frame, "loss") == TRAIN
+    assert frame["loss"].line.tolist() == list(EPOCHS)

@@ -22,6 +22,8 @@ SOFT = b"\x0b"
 
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _BACKSPACES = re.compile(rb"\x08+")
+#: a progress bar with more of its line behind it: the carriage return that was there is lost in many copies
+_JOINED_BAR = re.compile(rb"(%\|[^|\n]{0,200}\| *+\d++/\d++ \[[^\]\n]{0,300}\])(?=[^\n\r\],)])")
 
 
 class Span(NamedTuple):
@@ -77,6 +79,7 @@ def cleaned(data: bytes) -> bytes:
     data = _ANSI.sub(b"", data) if b"\x1b" in data else data
     data = _BACKSPACES.sub(b"\r", data) if b"\x08" in data else data
     data = data.replace(b"\r\n", b"\n").replace(b"\r", SOFT + b"\n") if b"\r" in data else data
+    data = _JOINED_BAR.sub(rb"\1" + SOFT + rb"\n", data) if b"%|" in data else data
     return data if data.endswith(b"\n") else data + b"\n"
 
 
