@@ -1,6 +1,6 @@
 """Near duplicates by MinHash, in numpy: no text is kept, only a signature of 112 numbers of 16 bits a record.
 
-Shingles are windows of bytes of the text in lower case with runs of other characters as one space. Their hashes are thrown into 112
+Shingles are windows of bytes of the text in lower case, without ASCII punctuation and with runs of white space as one space. Their hashes are thrown into 112
 bins by one permutation (Li, Owen, Zhang 2012), and empty bins borrow from their right neighbour (Shrivastava, Li 2014). The share
 of equal bins estimates the Jaccard similarity with a standard error of at most 0.05.
 """
@@ -25,8 +25,10 @@ MOST_BYTES = 20_000
 _BASE, _MIX, _SPREAD = np.uint32(0x9E3779B1), np.uint32(0x85EBCA6B), np.uint64(0x9E3779B97F4A7C15)
 #: behind each text; no byte of UTF-8
 _END = 255
-#: letters in lower case, digits and bytes beyond ASCII as they are, all else a space
-_PLAIN = bytes(b if b >= 128 or chr(b).isalnum() else 32 for b in bytes(range(256)).lower())
+_SPACE = ord(" ")
+#: letters in lower case, all white space a space; and what is left out
+_PLAIN = bytes(_SPACE if chr(b).isspace() and b < 128 else b for b in bytes(range(256)).lower())
+_DELETED = bytes(b for b in range(128) if not (chr(b).isalnum() or chr(b).isspace()))
 _EMPTY = np.uint32(0xFFFFFFFF)
 
 Signatures = NDArray[np.uint16]
@@ -81,10 +83,11 @@ class MinHash:
 def _plain(texts: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """(the plain form of all texts, an end behind each; how many bytes of it each text has without that)."""
     end = bytes((_END,))
-    raw = np.frombuffer(end.join((b"", *texts, b"")).translate(_PLAIN), np.uint8)
-    kept = raw != ord(" ")
-    kept[1:] |= kept[:-1]  # the first space of a run
-    data = raw[kept]
+    data = np.frombuffer(end.join((b"", *texts, b"")).translate(_PLAIN, _DELETED), np.uint8)
+    spaces = data == _SPACE
+    again = spaces[1:] & spaces[:-1]
+    if again.any():
+        data = data[np.concatenate([[True], ~again])]
     return data[1:], np.diff(np.flatnonzero(data == _END)) - 1
 
 
@@ -98,12 +101,14 @@ def _rows(sizes: NDArray[np.int64], enough: NDArray[np.bool_]) -> NDArray[np.int
 
 def _lent(bins: Numbers) -> Numbers:
     """Empty bins borrow from the next full one to their right, around the end; how far it is goes into the value."""
-    twice = np.concatenate([bins, bins], axis=1)
-    at = np.where(twice != _EMPTY, np.arange(2 * BINS), 2 * BINS)
-    nearest = np.minimum.accumulate(at[:, ::-1], axis=1)[:, : BINS - 1 : -1]
-    far = (nearest - np.arange(BINS)).astype(np.uint32)
-    lent = np.take_along_axis(twice, nearest, axis=1) * np.uint32(2654435761) + far
-    return np.where(far == 0, bins, lent & np.uint32(0x7FFFFFFF))
+    empty = bins == _EMPTY
+    full = np.where(empty, np.int16(2 * BINS), np.arange(BINS, dtype=np.int16))
+    nearest = np.minimum.accumulate(full[:, ::-1], axis=1)[:, ::-1]
+    rows, at = np.nonzero(empty)
+    source = np.minimum(nearest, nearest[:, :1] + np.int16(BINS))[rows, at]
+    lent = bins[rows, source % BINS] * np.uint32(2654435761) + (source - at).astype(np.uint32)
+    bins[rows, at] = lent & np.uint32(0x7FFFFFFF)
+    return bins
 
 
 def similar_groups(signatures: Signatures, wanted: NDArray[np.int64], least: float) -> list[tuple[int, int, float]]:
@@ -113,18 +118,23 @@ def similar_groups(signatures: Signatures, wanted: NDArray[np.int64], least: flo
     """
     best: dict[int, tuple[int, float]] = {}
     for band in range(BANDS):
-        halves = np.ascontiguousarray(signatures[wanted, band * BAND_ROWS : (band + 1) * BAND_ROWS]).view(np.uint64)
-        keys = halves[:, 0] * _SPREAD ^ halves[:, 1]
+        keys = _keys(signatures, band)[wanted]
         ordered = np.sort(keys)
         shared = ordered[1:][ordered[1:] == ordered[:-1]]
         if not len(shared):
             continue
-        at = np.minimum(np.searchsorted(shared, keys), len(shared) - 1)
         chiefs: dict[int, int] = {}
-        for i in np.flatnonzero(shared[at] == keys).tolist():
+        for i in np.flatnonzero(shared[np.searchsorted(shared[:-1], keys)] == keys).tolist():
             chief = chiefs.setdefault(int(keys[i]), i)
             if chief != i and (i not in best or best[i][0] > chief):
                 alike = float(np.mean(signatures[wanted[i]] == signatures[wanted[chief]]))
                 if alike >= least:
                     best[i] = (chief, alike)
     return [(i, chief, alike) for i, (chief, alike) in sorted(best.items())]
+
+
+def _keys(signatures: Signatures, band: int) -> NDArray[np.uint64]:
+    """A number for the rows of a band of each signature."""
+    halves = np.ascontiguousarray(signatures[:, band * BAND_ROWS : (band + 1) * BAND_ROWS]).view(np.uint64)
+    keys: NDArray[np.uint64] = halves[:, 0] * _SPREAD ^ halves[:, 1]
+    return keys

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -11,11 +14,13 @@ from itertools import chain, islice
 from trainproof.errors import InputError
 from trainproof.preflight.clips import clips_of
 from trainproof.preflight.found import Partial, merged, place_of
-from trainproof.preflight.inputs import Plan
+from trainproof.preflight.inputs import Plan, without_pieces
 from trainproof.preflight.rows import Piece, rows_of
 
 #: pieces a process that are handed out before the first is back: what is found in them waits in memory
 AHEAD = 3
+#: libraries whose threads may hold a lock that a copy of the process would wait for
+_THREADED = ("pyarrow", "tokenizers", "torch", "ray", "fsspec")
 
 Seen = Callable[[], None]
 #: (plan, pieces, workers, what is called after each piece) -> the partials of the pieces, in their order
@@ -54,19 +59,28 @@ def run_pieces(plan: Plan, pieces: Sequence[Piece], workers: int, seen: Seen = l
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
-    left = deque(pieces)
+    left, small = deque(pieces), without_pieces(plan)
     while left:
-        with ProcessPoolExecutor(min(workers, len(left)), get_context("spawn")) as pool, suppress(BrokenProcessPool):
+        how = get_context("fork" if _may_fork() else "spawn")
+        with ProcessPoolExecutor(min(workers, len(left)), how) as pool, suppress(BrokenProcessPool):
             ahead = iter(list(left))
-            waiting = deque(pool.submit(partial_of, plan, piece) for piece in islice(ahead, AHEAD * workers))
+            with warnings.catch_warnings(
+                action="ignore", category=DeprecationWarning
+            ):  # of threads of BLAS, which wait
+                waiting = deque(pool.submit(partial_of, small, piece) for piece in islice(ahead, AHEAD * workers))
             while waiting:
                 yield waiting.popleft().result()
                 left.popleft()
                 seen()
-                waiting += [pool.submit(partial_of, plan, piece) for piece in islice(ahead, 1)]
+                waiting += [pool.submit(partial_of, small, piece) for piece in islice(ahead, 1)]
         if left:  # a worker died: the piece that is next is done with care
             yield guarded(plan, left.popleft())
             seen()
+
+
+def _may_fork() -> bool:
+    """Whether a copy of this process is safe: no other thread of ours, and no library that starts some. A copy has nothing to load."""
+    return sys.platform == "linux" and threading.active_count() == 1 and sys.modules.keys().isdisjoint(_THREADED)
 
 
 def guarded(plan: Plan, piece: Piece) -> Partial:

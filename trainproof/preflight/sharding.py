@@ -22,7 +22,7 @@ from trainproof.preflight.found import Example, Partial
 from trainproof.preflight.inputs import Plan
 from trainproof.preflight.spill import joined
 
-VERSION = 1
+VERSION = 2
 
 
 class Header(msgspec.Struct, frozen=True):
