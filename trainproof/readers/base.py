@@ -85,6 +85,8 @@ SURE = 0.8
 LAST_RESORT = "generic-text"
 #: how far into a text records are looked for, where its head has none: behind source code and dumps of configurations
 FURTHER_BYTES = 32 * 1024 * 1024
+#: how far the last resort looks for them: it looks at every text
+GUESSED_BYTES = 4 * 1024 * 1024
 
 
 class Reader(Protocol):
@@ -205,6 +207,8 @@ def claimant(log: LogInput, most: int = FURTHER_BYTES) -> Reader | None:
     guess = reader
     seen = 0
     for chunk in log.chunks():
+        if guess is not None or seen >= GUESSED_BYTES:
+            anywhere.pop(LAST_RESORT, None)
         for name, entry in anywhere.items():
             if any(mark in chunk for mark in entry.marks):
                 readers[name] = readers.get(name) or _own(name)

@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import re
 
+from trainproof.readers.console.text import MOST_RECORD_BYTES
+
+#: words of metrics and counters; a line without any is no record and no headline
+_WORDS = b"oss|ost|xent|nll|core|cc|eward|eturn|auc|AUC|rmse|RMSE|ppl|rror|F1|f1|erplex|ntropy|poch|POCH|tep|STEP|iter|Iter|ITER|ound|pdate|pisode"
 _NUMBER_NEXT = rb"(?=[-+]?(?:\.?\d|nan\b|inf\b))"
 _COUNTER = rb"(?:global[ _])?(?:step|iteration|iter|epoch|batch|update|episode)"
 #: characters of East Asian keyboards, and the words for what is measured
@@ -31,6 +35,7 @@ _WIDE = {
 }
 _ENCODED = {wide.encode(): plain.encode() for wide, plain in _WIDE.items()}
 _WIDE_TEXT = re.compile(b"|".join(map(re.escape, _ENCODED)))
+_MAY_MEASURE = re.compile(rb"(?:" + _WORDS + b"|" + b"|".join(map(re.escape, _ENCODED)) + rb"|\xe7\xac\xac)")
 _EPOCH_NUMBER = re.compile("第 ?([0-9]{1,9}) ?(?:轮|个?epoch)".encode())
 _SOURCE_LINE = re.compile(rb"\b[\w./-]{1,80}\.(?:py|cc?|cpp|cu|java|lua|jl|go|rs):\d{1,6}")
 _ABBREVIATED = re.compile(rb"\b((?i:val|avg|ave|acc|train|valid|std))\.(?: (?=[A-Za-z])|(?=loss\b))")
@@ -59,7 +64,19 @@ _LEADING_INDEX = re.compile(
 
 
 def as_fields(text: bytes) -> bytes:
-    """`text` with the usual spellings of fields for those that are not."""
+    """`text` with the usual spellings of fields for those that are not, in the lines that may have a metric or a counter.
+
+    The others, all of most texts that are no logs, cost next to nothing.
+    """
+    lines = text.split(b"\n")
+    at = [i for i, line in enumerate(lines) if _MAY_MEASURE.search(line) and len(line) <= MOST_RECORD_BYTES]
+    spelled = _spelled(b"\n".join([lines[i] for i in at])).split(b"\n")
+    for i, line in zip(at, spelled, strict=bool(at)):
+        lines[i] = line
+    return b"\n".join(lines)
+
+
+def _spelled(text: bytes) -> bytes:
     if not text.isascii():
         text = _WIDE_TEXT.sub(lambda match: _ENCODED[match[0]], _EPOCH_NUMBER.sub(rb" epoch \1 ", text))
     text = _SOURCE_LINE.sub(b"", text)
