@@ -1,0 +1,119 @@
+"""Tables whose header is underlined: spaCy's and skorch's on the console, and Markdown's in model cards.
+
+E    #       LOSS TOK2VEC  LOSS NER  ENTS_F        | Training Loss | Epoch | Step | Validation Loss |
+---  ------  ------------  --------  ------        |:-------------:|:-----:|:----:|:---------------:|
+  0       0          0.00     44.28    0.00        | 1.2345        | 1.0   | 100  | 1.1890          |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from trainproof.frame import Ints
+from trainproof.names import EVAL_PREFIXES, looks_like_metric, plain, step_name
+from trainproof.readers.builder import FrameBuilder
+from trainproof.readers.columns import Batch, Column, cells_of, columns_of
+from trainproof.readers.console.text import cleaned, pieces
+from trainproof.readers.records import RecordSink
+from trainproof.readers.source import LogInput
+from trainproof.readers.values import clean_name, parse_number
+
+_RULE = re.compile(rb"[ \t]*(?=[^\n]*-{2})(?:\|[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?|-+(?: +-+)+)[ \t]*\Z")
+_DASHES = re.compile(rb"-+")
+#: rows below the rule for a table to tell the format
+SNIFFED_ROWS = 3
+#: spaCy's counters; all that is no loss in its tables was measured on the development data
+_SPACY = {"E": "epoch", "#": "step"}
+
+
+class RuledReader:
+    name = "ruled-table"
+    description = "tables with an underlined header: spaCy, skorch, Markdown"
+
+    def sniff(self, head: bytes) -> float:
+        tables = _Tables()
+        for line, row in enumerate(cleaned(head).split(b"\n")):
+            tables.take(line, row)
+        return 0.75 if tables.names and len(tables.records) >= SNIFFED_ROWS else 0.0
+
+    def read(self, log: LogInput, out: FrameBuilder) -> None:
+        sink = RecordSink(out)
+        tables = _Tables()
+        for (text, numbers), soft in pieces(log):
+            out.soft(soft)
+            for line, row in zip(numbers.tolist(), text.split(b"\n"), strict=False):
+                tables.take(line, row)
+            if tables.records:
+                records = [record for _, record in tables.records]
+                lines = np.array([line for line, _ in tables.records], np.int64)
+                sink.learn(records)
+                sink.give(Batch(lines, _columns(records, lines, sink.step_key)))
+                tables.records.clear()
+        sink.finish()
+
+
+def _columns(records: Sequence[dict[str, object]], lines: Ints, step_key: str | None) -> dict[str, Column]:
+    return columns_of(cells_of(records), len(records), lambda _, rows: lines if rows is None else lines[rows], step_key)
+
+
+class _Tables:
+    """The rows of the first table that has metrics, and of those with the same header."""
+
+    def __init__(self) -> None:
+        self.names: tuple[str, ...] = ()
+        self.records: list[tuple[int, dict[str, object]]] = []
+        self._before = b""
+        self._piped = self._inside = False
+
+    def take(self, line: int, row: bytes) -> None:
+        if _RULE.match(row):
+            self._begin(row)
+        elif self._inside and row.strip():
+            cells = _cells(row, self._piped)
+            if len(cells) == len(self.names):
+                self.records.append((line, dict(_numbers(self.names, cells))))
+            else:
+                self._inside = False
+        self._before = row
+
+    def _begin(self, rule: bytes) -> None:
+        """A table, if the line before the rule names metrics."""
+        piped = b"|" in rule
+        names = _cells(self._before, True) if piped else _under(self._before, rule)
+        known = [plain(name) for name in names]
+        good = step_name(known) is not None or set(names) >= set(_SPACY)
+        self._inside = good and any(map(looks_like_metric, names)) and len(names) == len(_cells(rule, piped))
+        named = _named(names)
+        if self._inside and self.names in ((), named):
+            self.names, self._piped = named, piped
+        else:
+            self._inside = False
+
+
+def _named(names: Sequence[str]) -> tuple[str, ...]:
+    if not set(names) >= set(_SPACY):
+        return tuple(names)
+    measured = (*EVAL_PREFIXES, "loss")
+    return tuple(_SPACY.get(n, n if plain(n).startswith(measured) else f"eval_{n}") for n in names)
+
+
+def _cells(row: bytes, piped: bool) -> list[str]:
+    text = clean_name(row.decode("utf-8", "replace")).strip()
+    return [cell.strip() for cell in text.strip("|").split("|")] if piped else text.split()
+
+
+def _under(header: bytes, rule: bytes) -> list[str]:
+    """The names above each run of dashes, which may be of several words."""
+    text = header.decode("utf-8", "replace")
+    spans = [match.span() for match in _DASHES.finditer(rule)]
+    return [clean_name(text[begin : max(end, begin + 1)].strip()) for begin, end in spans]
+
+
+def _numbers(names: Sequence[str], cells: Sequence[str]) -> Iterator[tuple[str, float]]:
+    for name, cell in zip(names, cells, strict=True):
+        number = parse_number(cell)
+        if name and number is not None:
+            yield name, number
