@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,13 +14,14 @@ import msgspec
 
 from trainproof.apart import Subject, judge_apart
 from trainproof.command import Options, check_outputs, finish, settings_of
-from trainproof.errors import UsageError
+from trainproof.errors import InputError, UsageError
 from trainproof.experiments import Cause, Collapse, Experiment
 from trainproof.judge import Settings, check_selectors, report_of
 from trainproof.output import print_text, tell, write_whole
+from trainproof.record.changes import Change
 from trainproof.record.tape import Tape
-from trainproof.replay.counterfactuals import Change, Try, told
-from trainproof.replay.replaying import Segment, mismatch_once, whole
+from trainproof.replay.counterfactuals import Try, told
+from trainproof.replay.replaying import Segment, mismatch_once, script_alone, whole
 from trainproof.replay.worker import ask
 from trainproof.resume_command import job_settings
 from trainproof.verdict import RunReport
@@ -61,18 +64,36 @@ def run_bisect(own: BisectOptions, shared: Mapping[str, Any]) -> int:
 def _instrumented(own: BisectOptions) -> tuple[dict[str, Any], Experiment]:
     """The answer, or, where the run does not come out as it was recorded, the mismatch that is itself the finding."""
     tape = Tape(Path(own.run))
-    checkpoints = list(tape.checkpoints().items())
-    if not tape.evaluations or not checkpoints:
+    if not tape.evaluations or not tape.checkpoints():
         raise UsageError(
             f"{own.run}: has no evaluations or no checkpoints; record with --eval-every and --checkpoint-every"
         )
-    if tape.ranks > 1:
-        raise UsageError(
-            f"{own.run}: was recorded on {tape.ranks} ranks; bisect takes one; `trainproof replay` takes all"
-        )
-    segment = whole(tape, Segment(*checkpoints[0], max(tape.steps, default=0)))
+    segment = _all_of(tape)
+    with kept_batches(tape, own.job) as kept:
+        return _searched(own, tape, segment, kept)
+
+
+def _all_of(tape: Tape) -> Segment:
+    """The whole run, from its first checkpoint on. Raises InputError."""
+    first = next(iter(tape.checkpoints().items()), None)
+    if first is None:
+        raise InputError(f"{tape.folder}: no whole checkpoint; record with --checkpoint-every")
+    return whole(tape, Segment(*first, max(tape.steps, default=0)))
+
+
+@contextmanager
+def kept_batches(tape: Tape, job: str | None) -> Iterator[str | None]:
+    """A folder for the batches of a script, which goes forward only; None for a job, which makes them anew."""
+    if not script_alone(tape, job):
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
+        yield folder
+
+
+def _searched(own: BisectOptions, tape: Tape, segment: Segment, kept: str | None) -> tuple[dict[str, Any], Experiment]:
     tell(f"fidelity first: steps {segment.start + 1} to {segment.until} again")
-    differences, mismatch = mismatch_once(tape, segment, own.job)
+    differences, mismatch = mismatch_once(tape, segment, own.job, kept)
     if differences:
         raise UsageError(f"{own.run}: NOT COMPARABLE: {'; '.join(differences)}")
     if mismatch is not None:
@@ -80,10 +101,12 @@ def _instrumented(own: BisectOptions) -> tuple[dict[str, Any], Experiment]:
             again="the recorded run, replayed,", last=segment.until, mismatch=mismatch
         )
     if tape.keyed is None:
+        option = "--keyed 0" if tape.script is None else "keyed=0 of its Recorder"
         raise UsageError(
-            f"{own.run}: was not recorded with --keyed, so that leaving a batch out would change the randomness of all that follow"
+            f"{own.run}: was recorded without {option}, so that leaving a batch out would change the randomness of all that follow"
         )
-    answer = ask("bisect", {"folder": own.run, "job": own.job, "bad": own.bad, "budget": own.budget}, echo=True)
+    request = {"folder": own.run, "job": own.job, "bad": own.bad, "budget": own.budget, "kept": kept}
+    answer = ask("bisect", request, echo=True)
     return answer, Experiment(again="the recorded run, replayed,", last=segment.until, bisected=True)
 
 
@@ -99,6 +122,7 @@ def _report(own: BisectOptions, answer: dict[str, Any], seen: Experiment, rules:
         "bisect",
         own.run,
         *(["--job", own.job] if own.job else []),
+        *(["--bad", str(own.bad)] if own.bad is not None else []),
         *(["--forensic"] if own.forensic else []),
     ]
     command += [word for setting in own.given for word in ("--set", setting)]
@@ -131,6 +155,12 @@ def _try(own: BisectOptions) -> int:
         start, until = int(start), int(until)
     except (ValueError, TypeError):
         raise UsageError("--try: expected [START, UNTIL, CHANGE] as a report of bisect has it") from None
-    value = ask("try", {"folder": own.run, "job": own.job, "start": start, "until": until, "change": change})
+    tape = Tape(Path(own.run))
+    request = {"folder": own.run, "job": own.job, "bad": own.bad, "start": start, "until": until, "change": change}
+    with kept_batches(tape, own.job) as kept:
+        if kept is not None:
+            tell("the whole run again first, to keep its batches")
+            mismatch_once(tape, _all_of(tape), own.job, kept)
+        value = ask("try", {**request, "kept": kept})
     print_text(told(Try(start, until, change, value["value"], value["collapsed"])) + "\n")
     return 0

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from tests.replay import jobs
 from trainproof.errors import InputError
+from trainproof.record.changes import Change, Level, with_rows
 from trainproof.record.tape import Tape
 from trainproof.replay import bisecting
 from trainproof.replay.bisecting import bad_point
-from trainproof.replay.counterfactuals import Bench, Change, Level, Try, told, with_rows
+from trainproof.replay.counterfactuals import Bench, Try, told
 from trainproof.replay.job import Target
 from trainproof.replay.worker import ask
 

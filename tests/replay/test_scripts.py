@@ -127,8 +127,8 @@ def test_a_script_that_does_not_record_any_more(tmp_path: Path, run: Run) -> Non
 
 
 def test_a_goal_is_for_the_first_recorder_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    told = f'{{"out": "{tmp_path}", "start": "x", "until": 3, "expected": {{}}}}'
-    monkeypatch.setenv("TRAINPROOF_REPLAY", told)
+    (tmp_path / "goal").write_text(f'{{"out": "{tmp_path}", "start": "x", "until": 3, "expected": {{}}}}')
+    monkeypatch.setenv("TRAINPROOF_REPLAY", str(tmp_path / "goal"))
     goal = Goal.of_environment()
     assert goal is not None
     assert Goal.of_environment() is None

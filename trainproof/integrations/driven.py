@@ -15,6 +15,7 @@ from threading import Thread
 from typing import Any
 
 from trainproof.errors import InputError
+from trainproof.record.changes import ShardOf
 from trainproof.replay.job import StepResult
 from trainproof.replay.runner import copied
 
@@ -84,12 +85,13 @@ class DrivenJob(ABC):
     """A job (see `trainproof.replay.job.Job`) made of a framework's trainer.
 
     build: makes the trainer anew, its model and data too, and sets the seeds. save_every: the trainer saves itself every so many steps, and
-    `trainproof resume` resumes it from there; 0 for never, and then its whole state is put back instead. It goes to a later batch by
-    fetching those before it: the order of the data may depend on the seed and the epoch only.
+    `trainproof resume` resumes it from there; 0 for never, and then its whole state is put back instead. shard_of: sample -> its
+    shard; samples are what a batch has as "ids". It goes to a later batch by fetching those before it: the order of the data may depend on
+    the seed and the epoch only.
     """
 
-    def __init__(self, build: Callable[[], Any], save_every: int = 0) -> None:
-        self.build, self.save_every = build, save_every
+    def __init__(self, build: Callable[[], Any], save_every: int = 0, shard_of: ShardOf | None = None) -> None:
+        self.build, self.save_every, self.shard_of = build, save_every, shard_of
         self._loop: Loop | None = None
         self._passed: list[Any] = []
         self._start(None, 0)

@@ -10,10 +10,12 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from trainproof.integrations.driven import SKIP, DrivenJob, Loop
+from trainproof.integrations.hf_recorder import without_ids
 
 
 class TrainerJob(DrivenJob):
-    """The Trainer's own loop; see DrivenJob. build: () -> Trainer. It logs and evaluates nothing, and saves only as save_every says."""
+    """The Trainer's own loop; see DrivenJob. build: () -> Trainer. It logs and evaluates nothing, and saves only as save_every says. What a
+    batch has as "ids" tells its samples, and is not given to the model."""
 
     @property
     def stateful(self) -> Mapping[str, Any]:
@@ -31,7 +33,7 @@ class TrainerJob(DrivenJob):
             inputs = loop.arrive(inputs)
             if inputs is SKIP:
                 return torch.zeros((), device=trainer.args.device)
-            loss = train(model, inputs, num_items_in_batch)
+            loss = train(model, without_ids(inputs), num_items_in_batch)
             # each micro-batch's loss is its share of the step's
             loop.loss = float(loss) * trainer.current_gradient_accumulation_steps
             return loss

@@ -13,10 +13,15 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from trainproof.record.recorder import Recorder
 
 
+def without_ids(inputs: Any) -> Any:
+    """The inputs as a model takes them."""
+    return {name: value for name, value in inputs.items() if name != "ids"} if "ids" in inputs else inputs
+
+
 class RecorderCallback(TrainerCallback):
     """Records the trainer's run into a folder; `recorder` is its trainproof.Recorder, from the beginning of the training on.
 
-    Sample ids are what a batch has as "ids". options: further arguments of the Recorder. In a replay the trainer goes past the batches before
+    Sample ids are what a batch has as "ids", which the model is not given. options: further arguments of the Recorder. In a replay the trainer goes past the batches before
     the checkpoint by its own loop, and saves nothing; the order of its data must depend on the seed and the epoch only. Of one process, or of
     several that torch.distributed's variables name.
     """
@@ -84,8 +89,7 @@ class RecorderCallback(TrainerCallback):
             recorder.passed()
             return torch.zeros((), device=self.trainer.args.device)
         step = recorder.opened()
-        recorder.fetched(inputs)
-        loss = train(model, inputs, *arguments, **named)
+        loss = train(model, without_ids(recorder.fetched(inputs)), *arguments, **named)
         # each micro-batch's loss is its share of the step's
         step.loss(loss.detach() * self.trainer.current_gradient_accumulation_steps)
         return loss

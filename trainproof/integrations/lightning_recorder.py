@@ -40,8 +40,7 @@ class RecorderCallback(Callback):
                 recorder.passed()
                 return None
             step = recorder.opened()
-            recorder.fetched(batch)
-            said = train(batch, *arguments)
+            said = train(recorder.fetched(batch), *arguments)
             step.loss(said["loss"] if isinstance(said, Mapping) else said)
             return said
 

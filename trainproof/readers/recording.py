@@ -9,7 +9,7 @@ from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.source import LogInput
 
 #: what a row holds beside numbers
-_BESIDE = frozenset({"step", "cursor", "ids", "batch", "params"})
+_BESIDE = frozenset({"step", "cursor", "ids", "batch", "params", "sizes", "shards"})
 
 
 class RecordingReader:

@@ -10,7 +10,6 @@ for batch in rec.batches(loader):
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,12 +17,13 @@ from typing import Any
 
 from trainproof.errors import InputError
 from trainproof.output import tell
+from trainproof.record.changes import ShardOf, ids_of, listed, shard_named
 from trainproof.record.digests import digest, quick_hashes
 from trainproof.record.fingerprint import fingerprint
 from trainproof.record.framework import torch
 from trainproof.record.goal import Goal, script_of_process
-from trainproof.record.rng import capture_rng, restore_rng
-from trainproof.record.storage import place_of, write_checkpoint
+from trainproof.record.rng import capture_rng, restore_rng, seed_all
+from trainproof.record.storage import own_rank, place_of, write_checkpoint
 from trainproof.record.tape import TapeWriter
 
 
@@ -48,7 +48,9 @@ class Recorder:
 
     model: its parameters are hashed. optimizer: its rate is recorded, and the gradient norms of its steps. scheduler, stateful:
     further parts of the state, objects with state_dict(). checkpoint_every: optimizer steps between checkpoints, 0 for none; the first is
-    taken before the first step. hashes: of every parameter after every step. header: what else the first row says.
+    taken before the first step. hashes: of every parameter after every step. keyed: the seed from which the randomness of each batch is
+    drawn, so that changing one shifts no other: `trainproof bisect` needs it. shard_of: sample -> its shard. header: what else the first
+    row says.
 
     Under `trainproof replay` the same script makes the same recorder, which then goes past the batches before a checkpoint, puts the state
     back, and ends the script at the last step that is wanted (trainproof.record.goal).
@@ -67,10 +69,12 @@ class Recorder:
         stateful: Mapping[str, Any] | None = None,
         checkpoint_every: int = 0,
         hashes: bool = True,
+        keyed: int | None = None,
+        shard_of: ShardOf | None = None,
         source: str | None = None,
         header: Mapping[str, Any] | None = None,
     ) -> None:
-        self.rank = int(os.environ.get("RANK", "0"))
+        self.rank, self.keyed, self.shard_of = own_rank(), keyed, shard_of
         self.goal = Goal.of_environment() if "job" not in (header or {}) else None
         self.folder = Path(folder) if self.goal is None else self.goal.out
         if (self.folder / f"steps-{self.rank}.jsonl").exists():
@@ -98,6 +102,8 @@ class Recorder:
         self._updated = False
         self._digests: list[str] = []
         self._ids: list[Any] = []
+        self._shards: list[str] = []
+        self._sizes: list[int] = []
         self._open: Step | None = None
         script = script_of_process() if "job" not in (header or {}) else None
         self.fingerprint = fingerprint(source or (script["file"] if script else None), optimizer, model)
@@ -106,6 +112,7 @@ class Recorder:
             "tensors": self._names if hashes else [],
             "fingerprint": self.fingerprint,
             **({"script": script} if script else {}),
+            **({"keyed": keyed} if keyed is not None else {}),
             **(header or {}),
         }
         if self.goal is not None:
@@ -138,8 +145,7 @@ class Recorder:
                 if more:
                     self.passed()
                 else:
-                    self.fetched(batch)
-                    yield batch
+                    yield self.fetched(batch)
                 self.before_fetch()
             more = more and self.going
 
@@ -154,7 +160,13 @@ class Recorder:
         self._passes += begins is not None
         if self.going:
             self._go(begins or ())
-            return
+        else:
+            self._keep(begins, ahead)
+        if self.keyed is not None:
+            seed_all(self.keyed, self.cursor)
+
+    def _keep(self, begins: Sequence[Any] | None, ahead: bool) -> None:
+        """Keep the state where a checkpoint is due, and what a replay needs to go there."""
         if self.checkpoint_every and begins is not None:
             self._marks = {"pass": (self.cursor, capture_rng(), [one.get_state() for one in begins])}
         self.checkpoint_if_due()
@@ -165,12 +177,18 @@ class Recorder:
         """Note a batch that a replay goes past."""
         self.cursor += 1
 
-    def fetched(self, batch: Any, ids: Iterable[Any] | None = None) -> None:
-        """Note a batch: its digest, and the samples that are in it."""
-        told = ids if ids is not None else batch.get("ids") if isinstance(batch, Mapping) else None
+    def fetched(self, batch: Any, ids: Iterable[Any] | None = None) -> Any:
+        """Note a batch: its digest, and the samples that are in it. What is to be trained on: the batch, but where a replay changes it."""
+        told = ids if ids is not None else ids_of(batch)
+        samples = None if told is None else listed(told)
         self._digests.append(digest(batch))
-        self._ids += [] if told is None else _listed(told)
+        self._ids += samples or ()
+        self._sizes.append(len(samples or ()))
+        if self.shard_of is not None:
+            self._shards += [shard_named(self.shard_of, sample) for sample in samples or ()]
+        given = batch if self.goal is None else self.goal.given(batch, samples, self)
         self.cursor += 1
+        return given
 
     @contextmanager
     def step(self) -> Iterator[Step]:
@@ -193,7 +211,10 @@ class Recorder:
 
     def evaluated(self, **metrics: float) -> None:
         """Numbers of an evaluation after the steps so far: eval_loss=..., eval_accuracy=..."""
-        self._row({"step": self.steps, **{name: float(value) for name, value in metrics.items()}})
+        row = {name: float(value) for name, value in metrics.items()}
+        self._row({"step": self.steps, **row})
+        if self.goal is not None:
+            self.goal.end_if_settled(self.steps, row.get("eval_loss"), self.rank)
 
     def checkpoint_if_due(self) -> bool:
         """Keep the state where a checkpoint is due; not between the micro-batches of a step. Returns whether it was."""
@@ -270,8 +291,10 @@ class Recorder:
             row["batch"] = self._digests[0] if len(self._digests) == 1 else digest(self._digests)
         if self._ids:
             row["ids"] = self._ids
+            row |= {"shards": self._shards} if self._shards else {}
+            row |= {"sizes": self._sizes} if len(self._sizes) > 1 else {}
         self._row({**row, "cursor": self.cursor}, tensors)
-        self._digests, self._ids = [], []
+        self._digests, self._ids, self._shards, self._sizes = [], [], [], []
 
     def _row(self, row: dict[str, Any], tensors: bytes = b"") -> None:
         if self._tape is None:
@@ -288,7 +311,3 @@ def generators_of(loader: Any) -> list[Any]:
     sampler = getattr(loader, "sampler", None)
     found = [getattr(one, "generator", None) for one in (loader, sampler)]
     return list({id(one): one for one in found if hasattr(one, "get_state")}.values())
-
-
-def _listed(ids: Any) -> list[Any]:
-    return list(ids.tolist() if hasattr(ids, "tolist") else ids)

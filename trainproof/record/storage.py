@@ -23,13 +23,19 @@ STATE, MANIFEST = "state.safetensors", "manifest.json"
 KIND = "trainproof checkpoint 1"
 
 
+def own_rank() -> int:
+    """The number of this process among those of a run on several ranks."""
+    return int(os.environ.get("RANK", "0"))
+
+
 def place_of(folder: Path, rank: int) -> Path:
     """Where a rank keeps its part of the checkpoint whose folder, on rank 0, is `folder`."""
     return folder if rank == 0 else folder.with_name(f"rank-{rank}-{folder.name}")
 
 
-def write_checkpoint(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> None:
-    """Write a checkpoint: beside its place, then renamed into it. about: what else the manifest says (step, cursor, fingerprint).
+def write_checkpoint(folder: Path, state: dict[str, Any], about: dict[str, Any], *, lasting: bool = True) -> None:
+    """Write a checkpoint: beside its place, then renamed into it. about: what else the manifest says (step, cursor, fingerprint). lasting:
+    wait until it is on the disk.
 
     Raises InputError when it cannot be written (nothing is left then), or holds what cannot be stored.
     """
@@ -40,8 +46,8 @@ def write_checkpoint(folder: Path, state: dict[str, Any], about: dict[str, Any])
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     try:
         temporary.mkdir(parents=True)
-        _write(temporary / STATE, safetensors_of(tensors))
-        _write(temporary / MANIFEST, [json.dumps(manifest).encode()])
+        _write(temporary / STATE, safetensors_of(tensors), lasting)
+        _write(temporary / MANIFEST, [json.dumps(manifest).encode()], lasting)
         if folder.exists():
             shutil.rmtree(folder)
         temporary.rename(folder)
@@ -60,12 +66,13 @@ def safetensors_of(tensors: dict[str, Raw]) -> list[Any]:
     return [struct.pack("<Q", len(encoded)), encoded, *(raw.data for raw in tensors.values())]
 
 
-def _write(path: Path, parts: list[Any]) -> None:
+def _write(path: Path, parts: list[Any], lasting: bool) -> None:
     with path.open("xb") as file:
         for part in parts:
             file.write(part)
-        file.flush()
-        os.fsync(file.fileno())
+        if lasting:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ was not flushed, and a reader leaves out a last row that was cut.
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -82,6 +83,17 @@ class Tape:
         value = self.header.get(name)
         return value if isinstance(value, kind) and not isinstance(value, bool) else None
 
+    def samples(self) -> dict[int, list[tuple[Any, str]]]:
+        """Micro-batch -> its samples, each with its shard ("" where none was told), those of all ranks together."""
+        found: dict[int, list[tuple[Any, str]]] = {}
+        for rank in range(self.ranks):
+            before = 0
+            for row in (self if rank == 0 else Tape(self.folder, rank)).steps.values():
+                for cursor, some in enumerate(_by_batch(row), before):
+                    found.setdefault(cursor, []).extend(some)
+                before = row["cursor"]
+        return found
+
     @property
     def job(self) -> str | None:
         """The job that was recorded, as it was named."""
@@ -146,6 +158,14 @@ class Tape:
         }
 
 
+def _by_batch(row: dict[str, Any]) -> list[list[tuple[Any, str]]]:
+    """The samples of a step's micro-batches, each with its shard."""
+    ids, shards = row.get("ids", []), row.get("shards", [])
+    told = list(zip(ids, map(str, shards) if len(shards) == len(ids) else [""] * len(ids), strict=True))
+    ends = list(itertools.accumulate(row.get("sizes", [len(ids)])))
+    return [told[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
 def _of(kind: type, value: Any) -> Any:
     """The value where it is of this kind, else an empty one."""
     return value if isinstance(value, kind) else kind()
@@ -158,7 +178,9 @@ def _number(value: Any, kind: type = float) -> bool:
 def _is_step(row: dict[str, Any]) -> bool:
     """Whether a row is of a step, as the recorder writes it."""
     numbers = [row[name] for name in ("loss", "lr", "grad_norm") if row.get(name) is not None]
-    well = all(map(_number, numbers)) and isinstance(row.get("ids", []), list)
+    well = all(map(_number, numbers)) and all(isinstance(row.get(name, []), list) for name in ("ids", "shards"))
+    sizes = row.get("sizes", [])
+    well = well and isinstance(sizes, list) and all(_number(size, int) and size >= 0 for size in sizes)
     return "loss" in row and well and _number(row.get("cursor"), int)
 
 

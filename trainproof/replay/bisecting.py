@@ -12,8 +12,10 @@ from trainproof import stats
 from trainproof.errors import InputError
 from trainproof.experiments import Cause
 from trainproof.output import tell
+from trainproof.record.changes import Change, Level
 from trainproof.record.tape import Tape
-from trainproof.replay.counterfactuals import Bench, Change, Level, shard_of
+from trainproof.replay.counterfactuals import Bench
+from trainproof.replay.fresh import RanksBench, ScriptBench
 from trainproof.replay.job import Target
 from trainproof.thresholds import ExperimentThresholds
 
@@ -96,32 +98,38 @@ def _rise(values: np.ndarray, split: int) -> _Rise | None:
     return _Rise(low, high, max(least))
 
 
-def run_bisect(folder: str, job: str | None, bad: int | None, budget: int) -> dict[str, Any]:
-    """Find the cause of a recorded run's collapse. Returns what was found, as JSON."""
+def run_bisect(folder: str, job: str | None, bad: int | None, budget: int, kept: str | None = None) -> dict[str, Any]:
+    """Find the cause of a recorded run's collapse. kept: where a script's batches are. Returns what was found, as JSON."""
     tape = Tape(Path(folder))
     found = bad_point(tape.evaluations, bad)
     if found is None:
         return {"bad": None, "cause": None, "tries": [], "steps": 0}
-    bench = _bench(tape, job, found, budget)
+    bench = _bench(tape, job, found, budget, kept)
     cause = _search(bench, tape, found)
     return {"bad": found, "cause": cause, "tries": bench.tries, "steps": bench.steps}
 
 
-def run_try(folder: str, job: str | None, start: int, until: int, change: list[Any]) -> dict[str, Any]:
+def run_try(
+    folder: str, job: str | None, bad: int | None, start: int, until: int, change: list[Any], kept: str | None = None
+) -> dict[str, Any]:
     """One counterfactual, as a report names it: the held-out loss at its end, and whether that is collapsed. Raises InputError."""
     tape = Tape(Path(folder))
-    found = bad_point(tape.evaluations)
-    bench = _bench(tape, job, found or Bad(until, float("inf")), 1)
+    found = bad_point(tape.evaluations, bad)
+    bench = _bench(tape, job, found or Bad(until, float("inf")), 1, kept)
     if start not in bench.places:
         raise InputError(f"{folder}: no checkpoint of step {start}")
     bench.collapsed(start, until, Change.of(change))
     return {"value": bench.tries[0].value, "collapsed": bench.tries[0].collapsed}
 
 
-def _bench(tape: Tape, job: str | None, bad: Bad, budget: int) -> Bench:
-    target = Target(tape.job_now(job), tape.settings)
+def _bench(tape: Tape, job: str | None, bad: Bad, budget: int, kept: str | None) -> Bench:
     gaps = np.diff(sorted(tape.evaluations))
     level = Level(bad.level, bad.unsure, SETTLE * int(stats.median(gaps)) if len(gaps) else 0)
+    if kept is not None:
+        return ScriptBench(tape, kept, level, budget)
+    target = Target(tape.job_now(job), tape.settings)
+    if tape.ranks > 1:
+        return RanksBench(tape, target, level, budget)
     return Bench(tape.checkpoints(), target, tape.keyed, level, budget)
 
 
@@ -185,10 +193,9 @@ def not_data(bench: Bench, tape: Tape, start: int, until: int) -> Cause:
 
 def _data(bench: Bench, tape: Tape, start: int, starts: Sequence[int], until: int) -> Cause:
     """The shard, then the batch, then the sample, as far as each is proved."""
-    runner = bench.runner(Change())
+    known = tape.samples()
     cursors = _cursors(tape, start, until)
-    samples = {cursor: runner.ids(cursor) or () for cursor in cursors}
-    shards = sorted({shard_of(runner, sample) for cursor in cursors for sample in samples[cursor]} - {""})
+    shards = sorted({shard for cursor in cursors for _, shard in known.get(cursor, ())} - {""})
     loss = {cursor: _loss(tape, cursor) for cursor in cursors}
     shard, within = "", Change()
     if shards:
@@ -198,7 +205,7 @@ def _data(bench: Bench, tape: Tape, start: int, starts: Sequence[int], until: in
                 "UNPROVEN", (start, until), why="no one shard is both necessary and sufficient for the collapse"
             )
         shard, within = named[0], Change(shards=tuple(named))
-        cursors = [c for c in cursors if any(shard_of(runner, s) == shard for s in samples[c])]
+        cursors = [cursor for cursor in cursors if any(one == shard for _, one in known.get(cursor, ()))]
         tell(f"shard {shard} is necessary and sufficient")
     cursors.sort(key=lambda cursor: -loss[cursor])
     batches = _proved(bench, start, until, cursors, lambda some: within._replace(batches=tuple(sorted(some))))
@@ -209,7 +216,7 @@ def _data(bench: Bench, tape: Tape, start: int, starts: Sequence[int], until: in
     single: list[Any] = []
     if len(batches) == 1:
         tell(f"batch {batches[0]} is necessary and sufficient")
-        candidates = [s for s in samples[batches[0]] if not shard or shard_of(runner, s) == shard]
+        candidates = [sample for sample, one in known.get(batches[0], ()) if not shard or one == shard]
         single = _proved(
             bench, start, until, candidates, lambda some: Change(batches=tuple(batches), samples=tuple(some))
         )

@@ -15,9 +15,10 @@ from trainproof import stats
 from trainproof.experiments import Cause
 from trainproof.judge import Settings, judge_run
 from trainproof.output import tell
+from trainproof.record.changes import Change, Level
 from trainproof.record.tape import Tape
 from trainproof.replay.bisecting import bracket, kind_of, not_data
-from trainproof.replay.counterfactuals import Bench, Change, Level, Try
+from trainproof.replay.counterfactuals import Bench, Try
 from trainproof.replay.job import Target
 from trainproof.replay.replaying import Segment, request, spliced
 from trainproof.replay.worker import ask

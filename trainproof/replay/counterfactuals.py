@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainproof.errors import InputError
+from trainproof.record.changes import Change, Level, changed, hold_rate, ids_of, listed
+from trainproof.record.framework import torch
 from trainproof.record.rng import capture_rng, restore_rng
-from trainproof.record.storage import load_state
+from trainproof.record.storage import load_state, own_rank, place_of
 from trainproof.replay.job import Target, make_job
 from trainproof.replay.runner import Runner
-
-
-class Change(NamedTuple):
-    """What is changed. shards, batches, samples: what is replaced; only: instead, all but these is replaced. rate: the learning rate is
-    held at this. shift: the batches are those of this many micro-batches later: another checkpoint meets the same data."""
-
-    shards: tuple[str, ...] = ()
-    batches: tuple[int, ...] = ()
-    samples: tuple[Any, ...] = ()
-    only: bool = False
-    rate: float | None = None
-    shift: int = 0
-
-    @classmethod
-    def of(cls, told: list[Any]) -> Change:
-        """The change as JSON tells it. Raises ValueError or TypeError for what tells none."""
-        shards, batches, samples, only, rate, shift = told
-        rate = None if rate is None else float(rate)
-        return cls(tuple(shards), tuple(batches), tuple(samples), bool(only), rate, int(shift))
-
-    @property
-    def nothing(self) -> bool:
-        return self == Change()
 
 
 class Try(NamedTuple):
@@ -71,15 +50,6 @@ def _runs(numbers: Sequence[int]) -> list[str]:
     return ["-".join(map(str, ends)) for ends in found]
 
 
-class Level(NamedTuple):
-    """What a collapse is. above: the held-out loss above which a run has collapsed. unsure: within so much of it a run under a change is
-    trained on harmless data for `settle` more steps, and looked at again: what has collapsed stays so."""
-
-    above: float
-    unsure: float = 0.0
-    settle: int = 0
-
-
 class Bench:
     """Runs counterfactuals of one recorded run, counts them, and stops at a budget."""
 
@@ -103,17 +73,17 @@ class Bench:
         return self.tries[-1].collapsed
 
     def _run(self, start: int, until: int, change: Change) -> tuple[float, bool]:
-        state = load_state(self.places[start])
+        state = load_state(place_of(self.places[start], own_rank()))
         first = int(state["stream"]["cursor"])
         runner = self.runner(change, first, until - start)
         runner.restore(state)
         value = _trained(runner, until)
-        if abs(value - self.level.above) <= self.level.unsure and not change.nothing:
-            apply_change(runner, Change(only=True, rate=change.rate), first, self.level.settle)
+        if self.level.near(value, change):
+            apply_change(runner, change.afterwards, first, self.level.settle)
             value = _trained(runner, until + self.level.settle)
             self.steps += self.level.settle
         runner.close()
-        return value, not value <= self.level.above  # a loss that is not a number has collapsed
+        return value, self.level.collapsed(value)
 
     def runner(self, change: Change, first: int = 0, steps: int = 0) -> Runner:
         """The job, made anew, that trains under the change for so many steps from micro-batch `first` on."""
@@ -123,12 +93,17 @@ class Bench:
 
 
 def _trained(runner: Runner, until: int) -> float:
-    """The held-out loss after step `until`, or where a loss is no number any more."""
+    """The held-out loss after step `until`, or where a loss is no number any more. Ranks that wait for each other go on together, and the
+    loss of rank 0 is that of all."""
+    together = torch().distributed.is_available() and torch().distributed.is_initialized()
     while runner.step < until:
         done = runner.micro_step()
-        if done is None or not math.isfinite(done[1].loss):
+        if done is None or not (together or math.isfinite(done[1].loss)):
             break
-    return runner.evaluate()
+    value = torch().tensor(runner.evaluate(), dtype=torch().float64)
+    if together:
+        torch().distributed.broadcast(value, 0)
+    return float(value)
 
 
 def apply_change(runner: Runner, change: Change, first: int, steps: int) -> None:
@@ -153,51 +128,15 @@ def apply_change(runner: Runner, change: Change, first: int, steps: int) -> None
 
 
 def _edited(runner: Runner, first: int, cursor: int, batch: Any, change: Change) -> Any:
-    if change.rate is not None:
-        for group in getattr(runner.job.stateful.get("optimizer"), "param_groups", []):
-            group["lr"] = change.rate
-    if change._replace(rate=None).nothing:
-        return batch
-    ids = runner.ids(cursor)
-    if ids is None:
-        return _harmless(runner, first, cursor) if (cursor in change.batches) != change.only else batch
-    rows = [i for i, sample in enumerate(ids) if _hit(runner, cursor, sample, change) != change.only]
-    return with_rows(batch, _harmless(runner, first, cursor), rows) if rows else batch
-
-
-def _hit(runner: Runner, cursor: int, sample: Any, change: Change) -> bool:
-    """Whether the sample in this batch is one of those that the change names: in all of the ways in which it names any."""
-    named = []
-    if change.shards:
-        named.append(shard_of(runner, sample) in change.shards)
-    if change.batches:
-        named.append(cursor in change.batches)
-    if change.samples:
-        named.append(sample in change.samples)
-    return bool(named) and all(named)
+    hold_rate(runner.job.stateful.get("optimizer"), change)
+    ids = runner.ids(cursor) or ids_of(batch)
+    shard_of = getattr(runner.job, "shard_of", None)
+    return changed(
+        batch, change, cursor, None if ids is None else listed(ids), shard_of, lambda: _harmless(runner, first, cursor)
+    )
 
 
 def _harmless(runner: Runner, first: int, cursor: int) -> Any:
     """A batch to put in the place of another: what the job says is one, else one that the run trained on before the checkpoint."""
     benign = getattr(runner.job, "benign", None)
     return benign(cursor) if benign is not None else next(iter(runner.job.batches(cursor % max(first, 1))))
-
-
-def shard_of(runner: Runner, sample: Any) -> str:
-    """The shard that the job says a sample is of; "" where it has none."""
-    told = getattr(runner.job, "shard_of", None)
-    return "" if told is None else str(told(sample))
-
-
-def with_rows(batch: Any, donor: Any, rows: list[int]) -> Any:
-    """The batch with some of its samples (the first dimension of each tensor) replaced by the donor's."""
-    if isinstance(batch, Mapping):
-        return {name: with_rows(value, donor[name], rows) for name, value in batch.items()}
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(with_rows(value, other, rows) for value, other in zip(batch, donor, strict=True))
-    if not hasattr(batch, "clone") or not batch.ndim:
-        return batch
-    changed = batch.clone()
-    for row in rows:
-        changed[row] = donor[row % len(donor)]
-    return changed

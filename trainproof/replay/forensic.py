@@ -12,10 +12,11 @@ from typing import Any
 
 from trainproof.errors import InputError
 from trainproof.experiments import Cause
+from trainproof.record.changes import Change, Level, shard_named
 from trainproof.record.storage import load_state
 from trainproof.record.tape import checkpoints_in
 from trainproof.replay.bisecting import LIMITS, Bad, bad_point
-from trainproof.replay.counterfactuals import Bench, Change, Level, shard_of
+from trainproof.replay.counterfactuals import Bench
 from trainproof.replay.job import Target
 from trainproof.replay.runner import Runner
 
@@ -96,7 +97,7 @@ def _ranked(bench: Bench, start: int) -> list[str]:
     state = load_state(bench.places[start])
     by_shard: dict[str, list[Any]] = {}
     for sample in job.pool():
-        by_shard.setdefault(shard_of(runner, sample), []).append(sample)
+        by_shard.setdefault(shard_named(job.shard_of, sample), []).append(sample)
     return sorted(by_shard, key=lambda shard: -_frozen_loss(runner, state, by_shard[shard]))
 
 

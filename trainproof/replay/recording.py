@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from trainproof.record.changes import Change
 from trainproof.record.fingerprint import differences
 from trainproof.record.recorder import Recorder
 from trainproof.record.storage import load_state, place_of
-from trainproof.replay.counterfactuals import Change, apply_change
+from trainproof.replay.counterfactuals import apply_change
 from trainproof.replay.job import Target, make_job
 from trainproof.replay.runner import Runner
 
@@ -45,6 +46,7 @@ def run_recorded(
         stateful=parts,
         checkpoint_every=checkpoint_every,
         hashes=hashes,
+        shard_of=getattr(job, "shard_of", None),
         source=Target(named, {}).file,
         header=header,
     )

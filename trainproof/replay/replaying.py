@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,22 +79,32 @@ def replay(tape: Tape, segment: Segment, job: str | None = None) -> Replayed:
         mismatch = between._replace(
             cause="two replays differ: the job is not repeatable, and nothing can be proved about it; see trainproof record-check"
         )
-    elif mismatch is not None and tape.script is not None and job is None and mismatch.step == segment.start + 1 > 1:
+    elif mismatch is not None and script_alone(tape, job) and mismatch.step == segment.start + 1 > 1:
         return Replayed(segment, (), mismatch._replace(cause=ASTRAY), False, None)
     return Replayed(segment, (), mismatch, between is None, frame)
 
 
-def mismatch_once(tape: Tape, segment: Segment, job: str | None = None) -> tuple[list[str], Mismatch | None]:
-    """What of the fingerprint differs, and the first place where the segment, run once more, is not the recording."""
+def mismatch_once(
+    tape: Tape, segment: Segment, job: str | None = None, kept: str | None = None
+) -> tuple[list[str], Mismatch | None]:
+    """What of the fingerprint differs, and the first place where the segment, run once more, is not the recording. kept: where a script is to
+    keep its batches."""
     with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
         out = Path(folder) / "again"
-        differences = again(tape, out, segment, job)
-        return differences, None if differences else first_mismatch(tape, Tape(out), segment)
+        differences = again(tape, out, segment, job, {"kept": kept})
+        return differences, None if differences else mismatch_of(tape.folder, out, segment, tape.ranks)
 
 
-def again(tape: Tape, out: Path, segment: Segment, job: str | None) -> list[str]:
-    """Run the segment again and record it into `out`: the job, or the script that recorded itself where no job is named. What of the
-    fingerprint differs: then nothing was run. Raises InputError."""
+def script_alone(tape: Tape, job: str | None) -> bool:
+    """Whether it is the script that recorded itself that is run again, and no job."""
+    return job is None and tape.script is not None
+
+
+def again(
+    tape: Tape, out: Path, segment: Segment, job: str | None, wanted: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Run the segment again and record it into `out`: the job, or the script that recorded itself where no job is named. wanted: what else a
+    script's goal says. What of the fingerprint differs: then nothing was run. Raises InputError."""
     if job is not None or tape.script is None:
         said: list[str] = ask("record", request(tape, out, segment, job), ranks=tape.ranks)["differences"]
         return said
@@ -108,6 +118,7 @@ def again(tape: Tape, out: Path, segment: Segment, job: str | None) -> list[str]
         "start": str(segment.checkpoint.resolve()),
         "until": segment.until,
         "expected": tape.fingerprint,
+        **(wanted or {}),
     }
     rerun(script, goal, str(tape.folder.resolve()), tape.ranks)
     if (out / DIFFERENCES).is_file():

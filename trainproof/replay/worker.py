@@ -33,6 +33,7 @@ TASKS = {
     "forensic": "trainproof.replay.forensic:run_forensic",
     "try": "trainproof.replay.bisecting:run_try",
     "bisect": "trainproof.replay.bisecting:run_bisect",
+    "counterfactual": "trainproof.replay.fresh:run_counterfactual",
 }
 
 
@@ -64,19 +65,27 @@ def ask(
 
 
 def rerun(script: Script, goal: dict[str, Any], recorded: str, ranks: int) -> None:
-    """Run a script that records itself again, for a goal (trainproof.record.goal). Raises InputError in one line when it fails."""
+    """Run a script that records itself again, for a goal (trainproof.record.goal). Where it ends at an evaluation, the other ranks end with
+    rank 0. Raises InputError in one line when it fails."""
     command = [*(["-m", script.module] if script.module else [script.file]), *script.arguments]
-    environment = {VARIABLE: json.dumps(goal), "TRAINPROOF_RUN": recorded, "PYTHONPATH": _path()}
-    codes, last = _run([command] * ranks, environment, script.folder, False)
-    for code, line in zip(codes, last, strict=True):
+    led = goal.get("level") is not None
+    with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
+        told = Path(folder) / "goal.json"
+        told.write_text(json.dumps(goal))
+        environment = {VARIABLE: str(told), "TRAINPROOF_RUN": recorded, "PYTHONPATH": _path()}
+        codes, last = _run([command] * ranks, environment, script.folder, False, led)
+    ended = list(zip(codes, last, strict=True))
+    # one that was ended by us says nothing of why
+    for code, line in [] if led and codes[0] == 0 else sorted(ended, key=lambda one: one[0] < 0):
         if code:
             raise InputError(f"{script.file} ended with code {code}{f': {line}' if line else ''}")
 
 
 def _run(
-    commands: list[list[str]], environment: dict[str, str], folder: str | None, echo: bool
+    commands: list[list[str]], environment: dict[str, str], folder: str | None, echo: bool, led: bool = False
 ) -> tuple[list[int], list[str]]:
-    """Run Python at once with each command, one a rank; their exit codes and the last lines of what they wrote to standard error."""
+    """Run Python at once with each command, one a rank; their exit codes and the last lines of what they wrote to standard error. led: all are
+    done when rank 0 is."""
     ranks = len(commands)
     together = _together(ranks) if ranks > 1 else {}
     started = []
@@ -95,7 +104,7 @@ def _run(
                         stderr=None if echo else stderr,
                     )
                 )
-        _ended(started)
+        _ended(started, led)
         texts = [error.read_text("utf-8", "replace").strip() for error in errors]
     return [process.returncode for process in started], [text.splitlines()[-1][:300] if text else "" for text in texts]
 
@@ -112,10 +121,12 @@ def _together(ranks: int) -> dict[str, str]:
     return {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
 
-def _ended(started: list[subprocess.Popen[bytes]]) -> None:
-    """Wait for all; where one fails or the user interrupts, the others, who would wait for it, are ended."""
+def _ended(started: list[subprocess.Popen[bytes]], led: bool) -> None:
+    """Wait for all; where one fails, where rank 0 is done and leads, or the user interrupts, the others, who would wait, are ended."""
     try:
         while None in (codes := [process.poll() for process in started]) and not any(codes):
+            if led and codes[0] == 0:
+                break
             time.sleep(POLL)
     finally:
         for process in started:
