@@ -10,9 +10,10 @@ from typing import Any
 
 from trainproof.record.framework import torch
 from trainproof.replay.demo import Demo
-from trainproof.replay.job import StepResult
+from trainproof.replay.job import StepResult, Target, make_job
 
 FILE = __file__
+MLP = Path(__file__).parents[2] / "examples" / "bisect" / "mlp.py"
 
 
 class Own(Demo):
@@ -177,6 +178,25 @@ class _Ranks(Demo):
 
 def ranks(settings: dict[str, Any]) -> Demo:
     return _Ranks()
+
+
+def divided(settings: dict[str, Any]) -> Any:
+    """examples/bisect/mlp.py on two ranks, by gloo: each trains on its own half of every batch."""
+    torch().distributed.init_process_group("gloo")
+    job: Any = make_job(Target(f"{MLP}:make", settings))
+    whole, net, step = job.model, torch().nn.parallel.DistributedDataParallel(job.model), job.step
+    ids, first = job.ids, 4 * torch().distributed.get_rank()
+    job.ids = lambda cursor: ids(cursor)[first : first + 4]
+
+    def together(batch: Any) -> Any:
+        job.model = net
+        try:
+            return step(batch)
+        finally:
+            job.model = whole
+
+    job.step = together
+    return job
 
 
 def changing(settings: dict[str, Any]) -> Demo:
