@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,14 +12,14 @@ import msgspec
 
 from trainproof.apart import Subject, judge_apart
 from trainproof.command import Options, check_outputs, finish, settings_of
-from trainproof.errors import InputError, UsageError
+from trainproof.errors import UsageError
 from trainproof.experiments import Cause, Collapse, Experiment
 from trainproof.judge import Settings, check_selectors, report_of
 from trainproof.output import print_text, tell, write_whole
 from trainproof.record.changes import Change
 from trainproof.record.tape import Tape
 from trainproof.replay.counterfactuals import Try, told
-from trainproof.replay.replaying import Segment, mismatch_once, script_alone, whole
+from trainproof.replay.replaying import Segment, all_of, kept_batches, mismatch_once
 from trainproof.replay.worker import ask
 from trainproof.resume_command import job_settings
 from trainproof.verdict import RunReport
@@ -65,30 +63,13 @@ def _instrumented(own: BisectOptions) -> tuple[dict[str, Any], Experiment]:
     """The answer, or, where the run does not come out as it was recorded, the mismatch that is itself the finding."""
     tape = Tape(Path(own.run))
     if not tape.evaluations or not tape.checkpoints():
-        raise UsageError(
-            f"{own.run}: has no evaluations or no checkpoints; record with --eval-every and --checkpoint-every"
-        )
-    segment = _all_of(tape)
+        told = "--eval-every and --checkpoint-every"
+        if tape.script is not None:
+            told = "checkpoint_every=..., and call evaluated(eval_loss=...) of the Recorder"
+        raise UsageError(f"{own.run}: has no evaluations or no checkpoints; record with {told}")
+    segment = all_of(tape)
     with kept_batches(tape, own.job) as kept:
         return _searched(own, tape, segment, kept)
-
-
-def _all_of(tape: Tape) -> Segment:
-    """The whole run, from its first checkpoint on. Raises InputError."""
-    first = next(iter(tape.checkpoints().items()), None)
-    if first is None:
-        raise InputError(f"{tape.folder}: no whole checkpoint; record with --checkpoint-every")
-    return whole(tape, Segment(*first, max(tape.steps, default=0)))
-
-
-@contextmanager
-def kept_batches(tape: Tape, job: str | None) -> Iterator[str | None]:
-    """A folder for the batches of a script, which goes forward only; None for a job, which makes them anew."""
-    if not script_alone(tape, job):
-        yield None
-        return
-    with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
-        yield folder
 
 
 def _searched(own: BisectOptions, tape: Tape, segment: Segment, kept: str | None) -> tuple[dict[str, Any], Experiment]:
@@ -160,7 +141,7 @@ def _try(own: BisectOptions) -> int:
     with kept_batches(tape, own.job) as kept:
         if kept is not None:
             tell("the whole run again first, to keep its batches")
-            mismatch_once(tape, _all_of(tape), own.job, kept)
+            mismatch_once(tape, all_of(tape), own.job, kept)
         value = ask("try", {**request, "kept": kept})
     print_text(told(Try(start, until, change, value["value"], value["collapsed"])) + "\n")
     return 0

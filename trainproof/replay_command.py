@@ -15,7 +15,7 @@ import msgspec
 
 from trainproof.apart import Subject, judge_apart
 from trainproof.command import Options, check_outputs, finish, settings_of
-from trainproof.errors import UsageError
+from trainproof.errors import InputError, UsageError
 from trainproof.experiments import Cause, Experiment
 from trainproof.judge import Settings, check_selectors, judge_run, report_of
 from trainproof.output import tell, write_whole
@@ -46,8 +46,7 @@ def run_record(
     if ":" not in Path(job).name:
         if not (job.endswith(".py") and Path(job).is_file()):
             raise UsageError(f"{job}: no Python script; expected SCRIPT.py, or FILE.py:FUNCTION that makes a job")
-        done = subprocess.run([sys.executable, job, *arguments], env={**os.environ, "TRAINPROOF_RUN": out}, check=False)  # noqa: S603  the user's own script
-        return done.returncode if done.returncode >= 0 else 128 - done.returncode  # as shells tell of a signal
+        return _record_script(job, arguments, out)
     if arguments:
         raise UsageError(f"{arguments[0]!r}: a job takes its settings by --set NAME=VALUE")
     request = {
@@ -61,8 +60,25 @@ def run_record(
         "hashes": hashes,
     }
     said = ask("record", request, echo=True, ranks=ranks)
-    tell(f"{out}: {said['last']} steps; judge it with `trainproof epoch {shlex.quote(out)}`")
+    _tell_recorded(out, said["last"])
     return 0
+
+
+def _record_script(script: str, arguments: tuple[str, ...], out: str) -> int:
+    """Run a script that records itself; its exit code. Raises InputError where it ends well and recorded nothing in `out`."""
+    done = subprocess.run([sys.executable, script, *arguments], env={**os.environ, "TRAINPROOF_RUN": out}, check=False)  # noqa: S603  the user's own script
+    if done.returncode:
+        return done.returncode if done.returncode > 0 else 128 - done.returncode  # as shells tell of a signal
+    if not (Path(out) / "steps-0.jsonl").is_file():
+        raise InputError(
+            f'{script} recorded nothing in {out}; it needs a trainproof.Recorder(os.environ["TRAINPROOF_RUN"], ...)'
+        )
+    _tell_recorded(out, max(Tape(Path(out)).steps, default=0))
+    return 0
+
+
+def _tell_recorded(out: str, steps: int) -> None:
+    tell(f"{out}: {steps} steps; judge it with `trainproof epoch {shlex.quote(out)}`")
 
 
 def run_replay(

@@ -189,6 +189,13 @@ def test_of_several_ranks_the_one_that_fails_ends_the_others(tmp_path: Path) -> 
         ask("record", request, ranks=2)
 
 
+def test_a_script_that_records_elsewhere(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "train.py").write_text("")
+    ran = run("record", str(tmp_path / "train.py"), "--out", str(tmp_path / "out"))
+    assert (ran.code, len(ran.err.strip().splitlines())) == (2, 1)
+    assert "recorded nothing in" in ran.err
+
+
 FULL = """
 import resource, sys
 from pathlib import Path

@@ -20,7 +20,7 @@ from trainproof.record.tape import Tape
 from trainproof.replay.bisecting import bracket, kind_of, not_data
 from trainproof.replay.counterfactuals import Bench, Try
 from trainproof.replay.job import Target
-from trainproof.replay.replaying import Segment, request, spliced
+from trainproof.replay.replaying import Segment, again, all_of, kept_batches, mismatch_once, request, spliced
 from trainproof.replay.worker import ask
 from trainproof.rules.registry import family_of
 from trainproof.verdict import Finding
@@ -36,8 +36,12 @@ def cause_of(
     tape: Tape, segment: Segment, finding: Finding, job: str | None, rules: Settings
 ) -> tuple[Cause, list[Try]]:
     """The cause of a confirmed finding, and the counterfactuals that were run for it. Raises TrainproofError."""
-    bench = FindingBench(tape, finding, job, rules)
-    return _cause(bench, tape, segment, finding), bench.tries
+    with kept_batches(tape, job) as kept:
+        if kept is not None:
+            tell("the run again from its first checkpoint, to keep its batches")
+            mismatch_once(tape, all_of(tape)._replace(until=segment.until), job, kept)
+        bench = FindingBench(tape, finding, job, rules, kept)
+        return _cause(bench, tape, segment, finding), bench.tries
 
 
 def _cause(bench: FindingBench, tape: Tape, segment: Segment, finding: Finding) -> Cause:
@@ -86,17 +90,22 @@ def _cursors(tape: Tape, start: int, until: int) -> tuple[int, ...]:
 class FindingBench(Bench):
     """Counterfactuals of a recorded run in fresh processes; what "collapsed" means here is that the rule flags the finding again."""
 
-    def __init__(self, tape: Tape, finding: Finding, job: str | None, rules: Settings) -> None:
-        target = Target(tape.job_now(job), tape.settings)
+    def __init__(self, tape: Tape, finding: Finding, job: str | None, rules: Settings, kept: str | None) -> None:
+        """kept: the folder with the batches of a script."""
+        target = Target("" if kept is not None else tape.job_now(job), tape.settings)
         super().__init__(tape.checkpoints(), target, tape.keyed, Level(float("nan")), BUDGET)
-        self.tape, self.finding, self.rules = tape, finding, rules
+        self.tape, self.finding, self.rules, self.kept = tape, finding, rules, kept
 
     def _run(self, start: int, until: int, change: Change) -> tuple[float, bool]:
         segment = Segment(start, self.places[start], until)
         with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
-            asked = request(self.tape, Path(folder) / "out", segment, self.target.named)
-            ask("record", {**asked, "hashes": False, "change": change}, ranks=self.tape.ranks)
-            rows = Tape(Path(folder) / "out").rows
+            out = Path(folder) / "out"
+            if self.kept is not None:
+                again(self.tape, out, segment, None, {"kept": self.kept, "change": change})
+            else:
+                asked = request(self.tape, out, segment, self.target.named)
+                ask("record", {**asked, "hashes": False, "change": change}, ranks=self.tape.ranks)
+            rows = Tape(out).rows
         losses = [row["loss"] for row in rows if row.get("loss") is not None]
         return losses[-1] if losses else float("nan"), self._shows(start, rows)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,6 +99,24 @@ def mismatch_once(
 def script_alone(tape: Tape, job: str | None) -> bool:
     """Whether it is the script that recorded itself that is run again, and no job."""
     return job is None and tape.script is not None
+
+
+def all_of(tape: Tape) -> Segment:
+    """The whole run, from its first checkpoint on. Raises InputError."""
+    first = next(iter(tape.checkpoints().items()), None)
+    if first is None:
+        raise InputError(f"{tape.folder}: no whole checkpoint; record with --checkpoint-every")
+    return whole(tape, Segment(*first, max(tape.steps, default=0)))
+
+
+@contextmanager
+def kept_batches(tape: Tape, job: str | None) -> Iterator[str | None]:
+    """A folder for the batches of a script, which goes forward only; None for a job, which makes them anew."""
+    if not script_alone(tape, job):
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="trainproof-") as folder:
+        yield folder
 
 
 def again(
