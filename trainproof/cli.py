@@ -153,6 +153,12 @@ def checkpoint(path: str, older: str | None, frozen: tuple[str, ...], verify: bo
     show_default=True,
     help="A run without a record for so many seconds fails (TP907), unless it is slow by nature.",
 )
+@click.option(
+    "--pid",
+    type=click.IntRange(1, 2**31 - 1),
+    metavar="N",
+    help="The process that writes the logs: when it has ended, so have they.",
+)
 @click.option("--exec", "exec_command", metavar="CMD", help="Run CMD for each finding, given as JSON on its input.")
 @click.option("--html", metavar="FILE", help="Keep an HTML report there that reloads itself.")
 @click.option("--format", "format_name", metavar="NAME", help="Read the logs as this format.")
@@ -165,8 +171,9 @@ def watch(**options: Any) -> int:
     """Judge logs while they grow, from outside of the process that writes them.
 
     LOG is a file (it may come later), a directory (new runs join), or a quoted glob. On a terminal there is one live line a run,
-    otherwise a line when a verdict changes. Exits at the runs' end markers (0, or 1 when one failed; 2 when nothing could be
-    judged), at the first FAIL with --until-fail, or when it is interrupted.
+    otherwise a line when a verdict changes. Exits at the runs' end markers or with the process --pid (0, or 1 when one failed; 2
+    when nothing could be judged), at the first FAIL with --until-fail, or when it is interrupted. Many logs (JSON lines, CSV) have no end marker:
+    without --pid, what is watched ends by standing still, which is a FAIL.
     """
     from trainproof.watch_command import WatchOptions, run_watch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from trainproof.verdict import RunReport, Verdict
 from trainproof.watching.display import Display
 from trainproof.watching.finding import files_at, written_by
 from trainproof.watching.hooks import Commands
+from trainproof.watching.process import is_running
 from trainproof.watching.run import Run, WatchedLog, Watching
 
 
@@ -30,6 +32,7 @@ class WatchOptions(NamedTuple):
     once: bool = False
     interval: float = 10.0
     stall_timeout: float = 600.0
+    pid: int | None = None
     exec_command: str | None = None
     html: str | None = None
     format_name: str | None = None
@@ -57,6 +60,8 @@ class Watch:
     """The logs that the inputs name, now and later, and what is to be done about their findings."""
 
     def __init__(self, options: WatchOptions, clock: Callable[[], float]) -> None:
+        if options.pid is not None and os.name != "posix":
+            raise UsageError("--pid asks for processes in the way of POSIX, which this system does not know")
         if "-" in options.paths:
             raise UsageError("watch follows files; judge a stream at its end with `trainproof epoch -`")
         settings = Settings(rules_of(options.select) or ("ALL",), rules_of(options.ignore))
@@ -84,7 +89,8 @@ class Watch:
 
     def look(self) -> int | None:
         """One look at everything; the exit code when there is nothing more to wait for."""
-        now, once = self._clock(), self._options.once
+        pid = self._options.pid
+        now, once = self._clock(), self._options.once or (pid is not None and not is_running(pid))
         self._find()
         for log in self._logs.values():
             for run, finding in log.look(now, last=once):

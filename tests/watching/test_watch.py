@@ -34,6 +34,7 @@ from trainproof.verdict import Severity, Verdict
 from trainproof.watch_command import WatchOptions, run_watch
 from trainproof.watching.display import duration
 from trainproof.watching.hooks import Commands
+from trainproof.watching.process import is_running
 
 BASH = shutil.which("bash")
 NAN, HEALTHY = jsonl(frame("nan_loss", 200)), jsonl(frame("healthy", 200))
@@ -87,6 +88,31 @@ class TestExitCodes:
         path.write_text(json.dumps(state))
         assert seen.look() == 0
         seen.close()
+
+    @pytest.mark.parametrize(("log", "code"), [(HEALTHY, 0), (NAN, 1)])
+    def test_with_the_process_that_writes_it_the_log_has_ended(self, log: bytes, code: int, tmp_path: Path) -> None:
+        """Its last line has no end, and is read all the same; nobody has waited for the process yet."""
+        path = tmp_path / "log.jsonl"
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as writer:
+            seen = watch(path, pid=writer.pid)
+            append(path, log[:-1])
+            assert seen.look() is None
+            assert seen.look() is None
+            writer.communicate(b"\n")
+            assert seen.look() == code
+        assert points(only_run(seen)) == values_in(log)
+        seen.close()
+
+    def test_a_process_that_has_ended_and_is_not_waited_for_does_not_run(self) -> None:
+        writer = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        assert is_running(writer.pid)
+        writer.kill()
+        if Path("/proc").is_dir():
+            os.waitid(os.P_PID, writer.pid, os.WEXITED | os.WNOWAIT)
+            assert not is_running(writer.pid)
+        writer.communicate()
+        assert not is_running(writer.pid)
+        assert is_running(1)
 
     def test_standard_input_is_told_to_be_none_of_its_business(self) -> None:
         with pytest.raises(UsageError, match="epoch -"):
@@ -363,7 +389,7 @@ def test_a_run_that_crashes_and_goes_on_in_its_log_is_told_as_the_finished_log_i
 TRAINING = """
 import json, sys, time
 loss, step = 2.0, 0
-while True:
+while step < 300 or loss != loss:
     step += 1
     loss = loss * 0.99 if step < 60 else float("nan")
     print(json.dumps({"step": step, "loss": loss}), file=open(sys.argv[1], "a"), flush=True)
@@ -372,17 +398,19 @@ while True:
 
 
 @pytest.mark.skipif(BASH is None, reason="needs bash")
-def test_a_shell_script_stops_a_training_process_with_it(tmp_path: Path) -> None:
-    """As the README shows it."""
-    (tmp_path / "train.py").write_text(TRAINING)
+@pytest.mark.parametrize(("fault", "ending"), [('float("nan")', 143), ("loss * 0.99", 0)])  # 128 + SIGTERM
+def test_a_shell_script_stops_a_training_process_with_it(fault: str, ending: int, tmp_path: Path) -> None:
+    """As the README shows it; a healthy run goes to its end, and the script with it."""
+    (tmp_path / "train.py").write_text(TRAINING.replace('float("nan")', fault))
     script = f"""
     {sys.executable} train.py log.jsonl &
     trainer=$!
-    {sys.executable} -m trainproof watch log.jsonl --until-fail --interval 0.1 || kill $trainer
+    {sys.executable} -m trainproof watch log.jsonl --until-fail --pid $trainer --interval 0.1
+    [ $? -ne 1 ] || kill $trainer
     wait $trainer
     echo "the training ended with $?"
     """
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     run = subprocess.run([BASH or "", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
-    assert "FAIL: TP101" in run.stdout
-    assert "the training ended with 143" in run.stdout  # 128 + SIGTERM
+    assert ("FAIL: TP101" in run.stdout) is (ending != 0)
+    assert f"the training ended with {ending}\n" in run.stdout
