@@ -173,7 +173,7 @@ def watch(**options: Any) -> int:
     LOG is a file (it may come later), a directory (new runs join), or a quoted glob. On a terminal there is one live line a run,
     otherwise a line when a verdict changes. Exits at the runs' end markers or with the process --pid (0, or 1 when one failed; 2
     when nothing could be judged), at the first FAIL with --until-fail, or when it is interrupted. Many logs (JSON lines, CSV) have no end marker:
-    without --pid, what is watched ends by standing still, which is a FAIL.
+    without --pid they are watched until it is interrupted, and one that stands still is a FAIL.
     """
     from trainproof.watch_command import WatchOptions, run_watch
 
