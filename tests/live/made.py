@@ -182,4 +182,43 @@ def _changed(change: Change) -> Callable[[int], Log]:
     return make
 
 
-KINDS: dict[str, Callable[[int], Log]] = {**RESUMES, **{name: _changed(change) for name, change in CHANGES.items()}}
+def _resumed_as_it_was(change: Change, at: int) -> Callable[[int], Log]:
+    """A run that crashed after CRASH records and went on from record `at` with what `change` makes of it, which is seen over the whole."""
+
+    def make(seed: int) -> Log:
+        first, second = (
+            {**_run(s), **change(np.random.default_rng(s), np.arange(RECORDS, dtype=np.float64))}
+            for s in (seed, seed + 1000)
+        )
+        return [*_rows(first, 0, CRASH), *_rows(second, at)], FACTS
+
+    return make
+
+
+def _evaluated(x: Floats, i: Floats) -> Floats:
+    """Every fifth value."""
+    return np.where(i % 5 == 4, x, np.nan)
+
+
+ACROSS: dict[str, Change] = {
+    "its queue runs dry from before": lambda r, i: {
+        "queue_size": 100 - 0.6 * np.clip(i - 100, 0, 140) + r.normal(0, 2, len(i))
+    },
+    "its queue runs dry": lambda r, i: {"queue_size": 100 - 1.1 * np.clip(i - 130, 0, 80) + r.normal(0, 2, len(i))},
+    "its accuracy off a cliff": lambda r, i: {
+        "time": np.cumsum(r.lognormal(0, 0.1, len(i))),
+        "accuracy": np.where(i > 155, 0.05, 0.7) * r.lognormal(0, 0.02, len(i)),
+    },
+    "its metric against its loss": lambda r, i: {
+        "eval/loss": _evaluated(2 - np.clip(i - 150, 0, 90) / 100 + r.normal(0, 0.01, len(i)), i),
+        "eval/accuracy": _evaluated(0.8 - np.clip(i - 150, 0, 90) / 200 + r.normal(0, 0.003, len(i)), i),
+    },
+    "nothing learned": lambda r, i: {"loss": 1.5 * r.lognormal(0, 0.02, len(i))},
+}
+
+KINDS: dict[str, Callable[[int], Log]] = {
+    **RESUMES,
+    **{name: _changed(change) for name, change in CHANGES.items()},
+    **{f"resumed, {name}": _resumed_as_it_was(change, CHECKPOINT) for name, change in ACROSS.items()},
+    **{f"resumed at the next step, {name}": _resumed_as_it_was(change, CRASH) for name, change in ACROSS.items()},
+}

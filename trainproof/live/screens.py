@@ -74,7 +74,7 @@ class Screens:
 
     def __init__(self, thresholds: Thresholds, standing: Standing, rules: Iterable[Rule]) -> None:
         self._t, self._standing = thresholds, standing
-        self._counts = Counts(rules)
+        self._counts = Counts(tuple(rules))
         self._asked = Asked(set(), set())
         self._asks = stats.scheduled_counts() | POWERS
         self._known: dict[str, None] = {}  # every metric seen, in order
@@ -120,6 +120,7 @@ class Screens:
         self._warmup = warmup_steps(frame)
         self._facts = frame.facts
         self._beside.declare(frame.facts)
+        self._counts.know(frame)
         self._rate.declare(self._total, self._warmup)
         self._next_event = -math.inf
         t = self._t.loss
