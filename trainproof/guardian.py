@@ -33,6 +33,8 @@ SLOW = (EVALUATION | REWARD) - {"TP110", "TP402", "TP103"}
 SLOW_RECORDS = dict.fromkeys(SLOW, 2000)
 #: rules that stop a run only when a second record confirms them: some trainers skip one bad step by design
 CONFIRMED = frozenset({"TP101"})
+#: the rule that stops a run only when some more records have not come back: a deep spike looks as a diverged run does
+WAITS = "TP203"
 
 #: the types of most values, which are numbers without a question
 PLAIN = frozenset({float, int})
@@ -87,6 +89,9 @@ class Guardian:
         self._often = Often()
         self._screens = Screens(self._settings.thresholds, self._standing, self._rules.values())
         self._stopped_by: tuple[Finding, ...] = ()
+        self._waits: dict[
+            int, int
+        ] = {}  # flagged step of a loss that may come back -> records that there were when it failed
         self._runs = 1
         self._judged = False
 
@@ -217,7 +222,11 @@ class Guardian:
     def _take(self, step: int, names: tuple[str, ...], values: tuple[float, ...], line: int | None) -> list[Finding]:
         asked = self._see(step, names, values, line)
         due = self._due(asked) if asked.now or asked.often else None
-        return self._judge(due, self._screens.held) if due else []
+        if due:
+            return self._judge(due, self._screens.held)
+        if self._waits:
+            self._consider_stopping()
+        return []
 
     def _see(self, step: int, names: tuple[str, ...], values: tuple[float, ...], line: int | None) -> Asked:
         """Keep a record; which rules it asks for."""
@@ -276,8 +285,19 @@ class Guardian:
                     logger.warning("a hook of the guardian failed on %s", finding.rule, exc_info=True)
 
     def _consider_stopping(self) -> None:
-        if self._policy == "stop_on_fail" and not self._stopped_by:
-            self._stopped_by = tuple(f for f in self.findings if f.rule in self._stopping and _is_sure(f))
+        if self._policy != "stop_on_fail" or self._stopped_by:
+            return
+        sure = [f for f in self.findings if f.rule in self._stopping and _is_sure(f)]
+        now = self._log.count
+        self._waits = {f.flagged_step: self._waits.get(f.flagged_step, now) for f in sure if f.rule == WAITS}
+        self._stopped_by = tuple(f for f in sure if f.rule != WAITS or self._is_lost(f))
+
+    def _is_lost(self, finding: Finding) -> bool:
+        """Whether the loss is still away some records after it had failed: it may have been a spike that comes back."""
+        waited = self._log.count - self._waits[finding.flagged_step]
+        return waited >= self._settings.thresholds.loss.diverged_stop_records and all(
+            self._screens.is_away(point.metric) for point in finding.evidence[:1]
+        )
 
     def _leave_out(self, step: object) -> list[Finding]:
         if not self._left_out:

@@ -265,6 +265,15 @@ class LossScreen:
                 ask.add("TP203")
         self._next_level = min(width.next for width in self._widths[1:])
 
+    def is_away(self) -> bool:
+        """Whether the median of the latest 5 is as far above the best one as a FAIL of TP203 wants it, whatever the noise."""
+        t, best = self._t, self._widths[0].best
+        if self._count < 5:
+            return False
+        rise = middle(sorted(self._values[-5:])) - best
+        far = best <= 0 or rise >= (t.diverged_ratio - 1) * best
+        return far and rise > 0 and rise >= t.diverged_regained * max(self._start - best, 0.0)
+
     def _is_away(self, level: float, width: _Width) -> bool:
         t, best, stands = self._t, width.best, self._standing.get("TP203", 0)
         if stands >= FAIL or (best > 0 and level < (t.diverged_ratio if stands else t.diverged_ratio_warn) * best):
