@@ -21,6 +21,11 @@ from trainproof.preflight.turns import layout_of, sample_of
 
 #: texts that are encoded; more tell nothing new
 MOST_TEXTS = 50_000
+#: texts that are encoded together
+AT_ONCE = 64
+
+#: (file, row, text, seconds of sound)
+Named = tuple[str, int, str, float | None]
 
 
 class Encoded(NamedTuple):
@@ -47,7 +52,10 @@ class Tokenized(NamedTuple):
 def tokenized(model: str, paths: Sequence[str], base: str | None) -> Tokenized:
     """Read the tokenizers, encode the texts, render the probe. Raises InputError."""
     tokenizer = read_tokenizer(model)
-    texts = [_encoded(tokenizer, *found) for found in islice(_texts(paths), MOST_TEXTS)]
+    named_texts = islice(_texts(paths), MOST_TEXTS)
+    texts: list[Encoded] = []
+    while some := list(islice(named_texts, AT_ONCE)):
+        texts += _encoded(tokenizer, some)
     template = tokenizer.template
     named = {f"{name}_token": piece for name, piece in declared(tokenizer.settings).items()}
     rendering = None if template is None else rendering_of(template, named)
@@ -55,8 +63,8 @@ def tokenized(model: str, paths: Sequence[str], base: str | None) -> Tokenized:
     return Tokenized(tokenizer, texts, rendering, read_tokenizer(base) if base else None, embedding)
 
 
-def _texts(paths: Sequence[str]) -> Iterator[tuple[str, int, str, float | None]]:
-    """(file, row, text, seconds of sound) of the texts of data, transcripts of speech packs too."""
+def _texts(paths: Sequence[str]) -> Iterator[Named]:
+    """The texts of data, transcripts of speech packs too."""
     if not paths:
         return
     plan = plan_of(paths, [], None, Options())
@@ -73,12 +81,13 @@ def _texts(paths: Sequence[str]) -> Iterator[tuple[str, int, str, float | None]]
                 yield from ((file.path, row, turn.text, None) for turn in sample_of(record, *layout).turns)
 
 
-def _encoded(tokenizer: Tokenizer, file: str, row: int, text: str, seconds: float | None) -> Encoded:
-    text = spelled(text)
-    ids = tokenizer.encode(text)
-    meant = text.lower() if tokenizer.lowers else text
-    loss = _loss(meant, tokenizer.decode(ids)) if text.strip() else ""
-    return Encoded(file, row, text, array("i", ids), loss, seconds)  # a number of a list takes eight times as much
+def _encoded(tokenizer: Tokenizer, named: list[Named]) -> Iterator[Encoded]:
+    texts = [spelled(text) for _, _, text, _ in named]
+    ids = tokenizer.encode_all(texts)
+    again = tokenizer.decode_all(ids)
+    for (file, row, _, seconds), text, mine, back in zip(named, texts, ids, again, strict=True):
+        loss = _loss(text.lower() if tokenizer.lowers else text, back) if text.strip() else ""
+        yield Encoded(file, row, text, array("i", mine), loss, seconds)  # a number of a list takes eight times as much
 
 
 def _loss(text: str, again: str) -> str:

@@ -27,8 +27,13 @@ from trainproof.preflight.vocabularies import (
 MOST_BYTES = 256 * 1024**2
 
 
+#: encode and decode, of many at once
+Many = tuple[Callable[[list[str]], list[list[int]]], Callable[[list[list[int]]], list[str]]]
+
+
 class Tokenizer(NamedTuple):
-    """encode: text -> ids, without special tokens; decode: ids -> text. `vocabulary` is id -> piece; `settings` are those beside it."""
+    """encode: text -> ids, without special tokens; decode: ids -> text; `many`: both of many at once, where the library can.
+    `vocabulary` is id -> piece; `settings` are those beside it."""
 
     path: str
     kind: str
@@ -41,6 +46,15 @@ class Tokenizer(NamedTuple):
     rows: int | None  # of the embedding, as config.json says
     template: str | None
     lowers: bool = False  # texts before they are looked up
+    many: Many | None = None
+
+    def encode_all(self, texts: list[str]) -> list[list[int]]:
+        """The ids of each text."""
+        return list(map(self.encode, texts)) if self.many is None else self.many[0](texts)
+
+    def decode_all(self, ids: list[list[int]]) -> list[str]:
+        """The text of each list of ids."""
+        return list(map(self.decode, ids)) if self.many is None else self.many[1](ids)
 
     def byte_tokens(self) -> frozenset[int]:
         """The tokens that are bytes, which stand for parts of characters."""
@@ -107,13 +121,16 @@ def _made(
     own: dict[str, int],
     folder: Path | None,
     lower: bool = False,
+    many: Many | None = None,
 ) -> Tokenizer:
     """The tokenizer with what lies beside it. own: special tokens that its file declares."""
     settings, rows, template = _beside(folder)
     special = own | _special(declared(settings), vocabulary)
     if unknown is None:
         unknown = special.get("unk")
-    return Tokenizer(str(file), kind, encode, decode, vocabulary, unknown, special, settings, rows, template, lower)
+    return Tokenizer(
+        str(file), kind, encode, decode, vocabulary, unknown, special, settings, rows, template, lower, many
+    )
 
 
 def _file_in(folder: Path) -> Path:
@@ -136,7 +153,7 @@ def _hugging_face(file: Path, data: bytes, document: dict[str, Any], folder: Pat
         return str(model.decode(list(ids), skip_special_tokens=False))
 
     if not {"[SPACE]", "[STOP]"} <= set(vocabulary.values()):
-        return _made(file, "tokenizer.json", encode, decode, vocabulary, None, own, folder)
+        return _made(file, "tokenizer.json", encode, decode, vocabulary, None, own, folder, many=_batches(model))
     return _made(
         file,
         "VoiceBpe",  # of Coqui: texts are lowered, and spaces are a token
@@ -147,6 +164,15 @@ def _hugging_face(file: Path, data: bytes, document: dict[str, Any], folder: Pat
         own,
         folder,
         True,
+    )
+
+
+def _batches(model: Any) -> Many:
+    """Many texts at once, without where in the text each token stands, if this version of the library can leave that out."""
+    encode = getattr(model, "encode_batch_fast", model.encode_batch)
+    return (
+        lambda texts: [found.ids for found in encode(texts, add_special_tokens=False)],
+        lambda ids: list(model.decode_batch(ids, skip_special_tokens=False)),
     )
 
 

@@ -19,7 +19,7 @@ from trainproof.thresholds import TokenizerThresholds
 
 #: scripts that write a syllable or a word with one character
 _DENSE = ("Han", "Kana", "Hangul")
-_NUMBER = re.compile(r"(?<![\d.,])\d{4}(?![\d.,]?\d)")
+_NUMBER = re.compile(r"\d{4}(?<![\d.,]\d{4})(?![\d.,]?\d)")  # what it begins with is found at once
 _DATE = re.compile(r"\b(?:\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./]\d{4})\b")
 _UNIT = re.compile(r"\b\d+(?:[.,]\d+)? ?(?:km|kg|cm|mm|ms|GB|MB|kB|kHz|MHz|GHz|Hz|°C|%)")
 #: finds of one kind that are encoded; more tell nothing new
@@ -179,11 +179,11 @@ def unused_vocabulary(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sigh
     False positives
     Fine-tuning of a model that knows more than the texts: hence INFO.
     """
-    used = {number for text in texts_of(found) for number in text.ids}
-    total, tokens = len(found.tokenizer.vocabulary), sum(len(text.ids) for text in found.texts)
+    total, tokens = len(found.tokenizer.vocabulary), sum(len(text.ids) for text in texts_of(found))
     if tokens < t.unused_times * total:
         raise CannotTell(f"under {t.unused_times:g} tokens of text a token of the vocabulary")
-    share = 1 - len(used & set(found.tokenizer.vocabulary)) / total
+    used = np.unique(np.concatenate([np.asarray(text.ids, np.int64) for text in found.texts]))
+    share = 1 - len(found.tokenizer.vocabulary.keys() & set(used.tolist())) / total
     if share > t.unused_share:
         message = f"{share:.0%} of the {total:,} tokens are in none of the {len(found.texts):,} texts"
         yield seen(INFO, message, (), unused_share=t.unused_share)
