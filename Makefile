@@ -59,7 +59,7 @@ proofs: $(DEV)  ## measure replay, resume and bisection, and what they cost (ins
 	OMP_NUM_THREADS=1 $(BIN)/trainproof resume demo --seeds 5
 	$(BIN)/python -m benchmarks.proofs
 
-live: $(DEV)  ## feed a guardian every gallery log and more made runs than the tests do, one record at a time (a few minutes)
+live: $(DEV)  ## feed a guardian every gallery log and more made runs than the tests do, one record at a time (half an hour on a busy machine)
 	$(BIN)/python -m pytest -q -m thorough tests/live
 
 test-frameworks: $(DEV)  ## compare the readers with the frameworks' own, and run the callbacks in real trainings (installs the frameworks)

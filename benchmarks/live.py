@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.logs import records
@@ -29,6 +31,18 @@ def produced() -> None:
     """The same records without the guardian."""
     for record in records(GUARDED):
         int(record.pop("step"))
+
+
+def cost(rounds: int = 3) -> float:
+    """The processor seconds that the guardian adds to such a run: the least of some rounds, for other processes only add."""
+    turns = [(_spent(produced), _spent(guarded)) for _ in range(rounds)]
+    return min(together for _, together in turns) - min(alone for alone, _ in turns)
+
+
+def _spent(action: Callable[[], object]) -> float:
+    before = time.process_time()
+    action()
+    return time.process_time() - before
 
 
 def bytes_watched(log: Path, growing: Path) -> tuple[int, int]:
