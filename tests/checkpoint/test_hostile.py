@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.checkpoint.archives import Call, Global, Pickle, save_safetensors, save_torch, torch_archive
 from trainproof.checkpoint import pickles
 from trainproof.checkpoint.opening import open_checkpoints
+from trainproof.checkpoint.optimizers import optimizers, scheduler_step
 from trainproof.checkpoint.scan import scan
 from trainproof.errors import InputError
 
@@ -101,6 +102,55 @@ def test_a_hash_that_takes_for_ever_is_not_computed() -> None:
     assert pickles.load(keyed) == {"<tuple>": 1}
 
 
+def _long(number: int) -> bytes:
+    data = pickle.encode_long(number)
+    return b"\x8a" + bytes([len(data)]) + data
+
+
+def test_keys_that_are_chosen_to_have_the_same_hash_are_not_hashed() -> None:
+    same = [(2**61 - 1) * i for i in range(1, 40)]
+    assert {hash(number) for number in same} == {0}
+    numbers = b"\x80\x02}(" + b"".join(_long(number) + b"N" for number in same) + b"u."
+    assert pickles.load(numbers) == {"<int>": None}
+    assert pickles.load(pickle.dumps({(-1, "a"): 1, (-2, "a"): 2})) == {"(-1, 'a')": 1, "(-2, 'a')": 2}
+    for key in ((0,) * 9, (2**61,), ("a" * 201,), ((1,),)):
+        assert pickles.load(pickle.dumps({key: 1})) == {"<tuple>": 1}
+
+
+BOMBS = {
+    "dict": (
+        b"}(" + b"".join(b"J" + struct.pack("<i", i) + b"N" for i in range(50_000)) + b"u",
+        b"collections\nCounter",
+    ),
+    "list": (b"](" + b"N" * 50_000 + b"e", b"builtins\nset"),
+    "text": (_text("a" * 1_000_000), b"_codecs\nencode"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_the_same_values_are_not_copied_again_and_again(name: str) -> None:
+    value, call = BOMBS[name]
+    bomb = b"\x80\x02" + value + b"q\x00c" + call + b"\nq\x01(" + b"h\x01h\x00\x85R0" * 1000 + b"l."
+    with pytest.raises(InputError, match="a pickle that copies more than"):
+        pickles.load(bomb)
+
+
+def test_a_container_that_holds_itself_is_looked_through_once(tmp_path: Path) -> None:
+    loop = b"]q\x00(" + b"h\x00" * 100_000 + b"e0"
+    for part in ("optimizer", "scheduler", "rng", "model"):
+        path = save_torch(tmp_path / f"{part}.pt", None, b"\x80\x02" + loop + b"}" + _text(part) + b"h\x00s.")
+        (found,) = open_checkpoints(str(path))
+        assert (found.tensors, optimizers(found), scheduler_step(found)) == ((), [], None)
+
+
+def test_a_shape_of_many_dimensions_is_none(tmp_path: Path) -> None:
+    shape = b"(" + b"K\x01" * 1000 + b"tq\x050"
+    storage = b"(" + _text("storage") + b"ctorch\nFloatStorage\n" + _text("0") + _text("cpu") + b"K\x01tQ"
+    pickled = b"\x80\x02" + shape + b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x00h\x05h\x05\x89NtR."
+    with pytest.raises(InputError, match="a tensor whose shape is no shape; refused"):
+        open_checkpoints(str(save_torch(tmp_path / "model.pt", None, pickled)))
+
+
 def test_instructions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pickles, "MOST_STEPS", 1000)
     with pytest.raises(InputError, match="more than 1,000 instructions"):
@@ -109,7 +159,9 @@ def test_instructions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.text() | st.integers(-(2**59), 2**59), inner) | st.tuples(inner, inner)
+    ),
     max_leaves=20,
 )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 #: dtype -> bytes an element
@@ -132,7 +133,8 @@ def walk(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         elif id(item) not in seen and depth < DEEPEST:
             seen.add(id(item))
             waiting += [
-                (f"{at}.{spelled(key)}" if at else spelled(key), child, depth + 1) for key, child in reversed(children)
+                (f"{at}.{spelled(key)}" if at else spelled(key), child, depth + 1)
+                for key, child in reversed(list(children))
             ]
 
 
@@ -141,14 +143,15 @@ def spelled(key: Any) -> str:
     return str(key)[:200] if isinstance(key, (str, int, float, tuple)) else "?"
 
 
-def _children(item: Any) -> list[tuple[Any, Any]] | None:
+def _children(item: Any) -> Iterable[tuple[Any, Any]] | None:
+    """What a container holds, not looked through yet: the same may be met often. None for a leaf."""
     if isinstance(item, dict):
-        return list(item.items())
+        return item.items()
     if isinstance(item, list) or (isinstance(item, tuple) and not hasattr(item, "_fields")):
-        return list(enumerate(item))
+        return enumerate(item)
     state = getattr(item, "state", None)
     if isinstance(state, dict):
-        return [*state.items(), *item.items.items()]
+        return chain(state.items(), item.items.items())
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -25,16 +26,19 @@ class Optimizer(NamedTuple):
 
 def optimizers(checkpoint: Checkpoint) -> list[Optimizer]:
     """Every torch optimizer in the checkpoint."""
-    return [_optimizer(found) for found in _found(checkpoint.state.get("optimizer"), 0)]
+    return [_optimizer(found) for found in _found(checkpoint.state.get("optimizer"), 0, set())]
 
 
-def _found(value: Any, depth: int) -> Iterator[dict[str, Any]]:
-    """The dictionaries that an optimizer's state_dict() makes."""
+def _found(value: Any, depth: int, seen: set[int]) -> Iterator[dict[str, Any]]:
+    """The dictionaries that an optimizer's state_dict() makes. seen: containers that were looked into, each once."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
     if isinstance(value, dict) and isinstance(value.get("param_groups"), list) and isinstance(value.get("state"), dict):
         yield value
     elif depth < 3 and isinstance(value, (dict, list)):
         for child in value.values() if isinstance(value, dict) else value:
-            yield from _found(child, depth + 1)
+            yield from _found(child, depth + 1, seen)
 
 
 def _optimizer(found: dict[str, Any]) -> Optimizer:
@@ -60,9 +64,12 @@ def _step(value: Any) -> int | None:
 
 def scheduler_step(checkpoint: Checkpoint) -> int | None:
     """The steps that the (first) scheduler made."""
-    waiting = [checkpoint.state.get("scheduler")]
+    waiting, seen = deque([checkpoint.state.get("scheduler")]), set()
     while waiting:
-        value = waiting.pop(0)
+        value = waiting.popleft()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
         if isinstance(value, dict):
             last = value.get("last_epoch")
             if isinstance(last, int) and not isinstance(last, bool):

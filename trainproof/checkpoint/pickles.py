@@ -18,6 +18,17 @@ from trainproof.errors import InputError
 #: a pickle of a checkpoint holds names and numbers, not the tensors: 64 MiB and 4 million instructions are far beyond any of 1e5 tensors
 MOST_BYTES = 64 << 20
 MOST_STEPS = 4_000_000
+#: values, and characters, that calls may copy: no more than can be written in so many instructions, and bytes
+MOST_COPIED = {
+    list: MOST_STEPS,
+    tuple: MOST_STEPS,
+    dict: MOST_STEPS,
+    set: MOST_STEPS,
+    str: MOST_BYTES,
+    bytes: MOST_BYTES,
+}
+#: parts of a tuple that is a key, and characters of each; Python's hash of a smaller whole number is the number itself
+MOST_IN_KEY, MOST_SPELLED, LEAST_HASHED = 8, 200, 2**60
 #: of the standard library, what checkpoints hold: containers, options, paths, times
 PLAIN = frozenset(
     f"{module}.{name}"
@@ -129,6 +140,7 @@ class _Machine:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
         self.rebuild = rebuild
+        self.copied: dict[type, int] = {}
 
     def step(self, name: str, argument: Any) -> None:
         """One instruction. Raises InputError for one that checkpoints do not use."""
@@ -288,10 +300,20 @@ class _Machine:
         """What a call would have made, where that is plain data; else the call itself, not made."""
         if not isinstance(function, Named):
             return Opaque("a call of a value", (function, args))
+        self._count(args)
+        self._count(args[0] if isinstance(args, tuple) and args else None)
         made = _plain(function.name, args)
         if made is None:
             made = self.rebuild(function.name, args)
         return Opaque(function.name, args) if made is None else made
+
+    def _count(self, value: Any) -> None:
+        """Raises InputError where a pickle lets the same values be copied again and again."""
+        most = MOST_COPIED.get(type(value))
+        if most is not None:
+            copied = self.copied[type(value)] = self.copied.get(type(value), 0) + len(value)
+            if copied > most:
+                raise InputError(f"a pickle that copies more than {most:,} values; refused")
 
     def _build(self, _: Any) -> None:
         state = self.stack.pop()
@@ -311,10 +333,18 @@ def _only_dict(state: Any) -> bool:
 
 
 def _key(value: Any) -> Any:
-    """`value` where it is a plain key, else its kind: hashing a tuple of tuples can take longer than the universe has."""
-    flat = value if type(value) is tuple else (value,)
-    plain = all(item is None or isinstance(item, (str, bytes, int, float, Named, Opaque)) for item in flat)
-    return value if plain else f"<{type(value).__name__}>"
+    """`value` where it is a plain key; a short tuple of such as it is spelled; else its kind. Hashing a tuple of tuples can take longer than
+    the universe has, and tuples and large numbers can be chosen so that all have the same hash."""
+    if type(value) is tuple and len(value) <= MOST_IN_KEY and all(map(_short, value)):
+        return str(value)
+    plain = value is None or isinstance(value, (str, bytes, float, Named, Opaque))
+    return value if plain or (isinstance(value, int) and _short(value)) else f"<{type(value).__name__}>"
+
+
+def _short(value: Any) -> bool:
+    if isinstance(value, int):
+        return abs(value) < LEAST_HASHED
+    return value is None or isinstance(value, float) or (isinstance(value, (str, bytes)) and len(value) <= MOST_SPELLED)
 
 
 def _named(module: str, name: str) -> Named:
@@ -322,7 +352,9 @@ def _named(module: str, name: str) -> Named:
     full = f"{module}.{name}"
     standard = module.partition(".")[0] in _STANDARD or not _STANDARD.isdisjoint(name.split(".")[:-1])
     if standard and full not in PLAIN:
-        raise InputError(f"its pickle asks for {full}, which no checkpoint needs; refused, nothing was executed")
+        raise InputError(
+            f"its pickle asks for {full[:MOST_SPELLED]}, which no checkpoint needs; refused, nothing was executed"
+        )
     return Named(full)
 
 

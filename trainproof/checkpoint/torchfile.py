@@ -18,6 +18,10 @@ _STORAGES = {
 }  # fmt: skip
 
 
+#: as in torch
+MOST_DIMENSIONS = 64
+
+
 class TorchFile(NamedTuple):
     """What torch.save was given, as plain data with a Tensor (without its name) for each tensor; what its bytes must be; and the names
     of the classes whose objects were not built."""
@@ -99,6 +103,8 @@ class _Builder:
         kind = dtype if isinstance(dtype, pickles.Named) else key[1]
         named = kind.name.rpartition(".")[2] if isinstance(kind, pickles.Named) else ""
         dtype = _STORAGES.get(named, named)
+        if not (isinstance(shape, tuple) and isinstance(strides, tuple) and len(shape) <= MOST_DIMENSIONS):
+            raise InputError("a tensor whose shape is no shape; refused")
         numbers = [offset, *shape, *strides]
         if dtype not in ITEM_BYTES:
             return pickles.Opaque(f"a tensor of {named}", ())
