@@ -19,7 +19,7 @@ from trainproof.errors import InputError
 MOST_BYTES = 64 << 20
 MOST_STEPS = 4_000_000
 #: values, and characters, that calls may copy: no more than can be written in so many instructions, and bytes
-MOST_COPIED = {
+MOST_COPIED: dict[type, int] = {
     list: MOST_STEPS,
     tuple: MOST_STEPS,
     dict: MOST_STEPS,
