@@ -230,6 +230,16 @@ def test_a_running_mean_is_told_from_noise_and_from_a_smooth_curve() -> None:
     assert not stats.is_running_mean(1 / np.arange(1.0, 501))
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_loss_is_no_running_mean_of_records_that_would_be_negative(seed: int) -> None:
+    """A short log of window means whose steps shrink as 1/n: some of what it would be the mean of would be losses below 0."""
+    rng, step = np.random.default_rng(seed), np.arange(60)
+    assert not stats.is_running_mean(0.4 + 2 * np.exp(-step / 8) + rng.normal(0, 0.8, 60) / (step + 10))
+    records = (1.5 + 2 * np.exp(-step / 10)) * rng.lognormal(0, 0.5, 60)
+    mean = np.cumsum(np.tile(records, 8)) / np.arange(1, 481)
+    assert stats.is_running_mean(np.round(mean, 4))
+
+
 @given(seed=st.integers(0, 50), epochs=st.integers(1, 4), noise=st.sampled_from([0.0, 0.05, 0.2]))
 def test_a_sum_since_the_start_or_since_that_of_each_epoch_is_known(seed: int, epochs: int, noise: float) -> None:
     losses = (1 + np.exp(-np.arange(160) / 60)) * np.random.default_rng(seed).lognormal(0, noise, 160)

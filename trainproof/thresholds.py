@@ -166,6 +166,7 @@ class LossThresholds(msgspec.Struct, frozen=True):
         0.90  # drop below the first 3 records' median that tells of learning in the first tenth; reasoned
     )
     never_lr_zero_share: float = 0.20  # of the records with a learning rate of exactly 0: FAIL
+    never_planned: float = 0.20  # of the planned steps: before, a base model that hardly moves looks the same
     never_chance: float = 0.001  # of ln(classes): how near the median of the last half is to it
     never_chance_each: float = 0.005  # ... and each record
     late_share: float = 0.10  # of the last step: a log whose first step is beyond it does not have the run's beginning
@@ -344,6 +345,9 @@ class EvaluationThresholds(msgspec.Struct, frozen=True):
     regression_warn: float = 0.10  # of the best
     regression_share_warn: float = 0.05  # of what had been gained since the start
     regression_fail: float = 0.50  # of either
+    # The first evaluation was the best one by far. Source: reasoned (4 standard deviations below the lowest of 4, of normal noise).
+    alone_evals: int = 4  # evaluations after the first
+    alone_ranges: float = 2.0  # times what lies between the best and the worst of them
 
     # TP503 nonfinite-eval. Source: convention.
     nonfinite_metric_evals: int = 2  # last evaluations of a task metric

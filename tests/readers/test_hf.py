@@ -190,6 +190,15 @@ def test_facts_before_and_after_the_history() -> None:
     assert facts.where("total_steps") == "trainer_state.json"
 
 
+@pytest.mark.parametrize(
+    ("best", "stands"), [(None, True), ("out/checkpoint-1500", True), ("out/checkpoint-749", False)]
+)
+def test_a_save_interval_is_a_fact_unless_the_best_checkpoint_lies_between(best: str | None, stands: bool) -> None:
+    fields = {"best_model_checkpoint": best, "save_steps": 500}
+    frame = read_bytes("hf", state([{"loss": 1.0, "step": 1}], fields=fields))
+    assert ("save_steps" in frame.facts) == stands
+
+
 def test_a_bare_list_of_records() -> None:
     records = [{"loss": 2.0, "step": 1}, {"loss": 1.5, "step": 2}]
     data = json.dumps(records, indent=2).encode()

@@ -152,6 +152,17 @@ def test_a_percentage_falls_to_nothing() -> None:
     assert severities("TP502", evals_frame(bleu=[2.0, 12.0, 20.0, 25.0, 28.0, 29.8, 0.0, 0.0, 0.0, 0.0])) == [FAIL]
 
 
+def test_a_first_evaluation_that_none_later_comes_near_warns() -> None:
+    wer = [18.0, 31.0, 33.0, 32.0, 31.5, 30.0]
+    seen = only("TP502", evals_frame(wer=wer))
+    assert (seen.severity, seen.first_step, seen.flagged_step) == (WARN, 100, 500)
+    assert said("TP502", evals_frame(wer=wer[:4])) == []  # three tell little of how they spread
+    assert said("TP502", evals_frame(wer=[*wer, 22.0])) == []
+    assert said("TP502", evals_frame(wer=[18.0, 19.0, 19.2, 19.1, 19.0, 19.1])) == []
+    before_training = frame_of({"eval/wer": ([0, 100, 200, 300, 400, 500], wer)}, loss=np.linspace(3, 1, 500))
+    assert said("TP502", before_training) == []  # TP504's business
+
+
 def test_small_scores_and_unknown_directions_are_no_regression() -> None:
     assert said("TP502", evals_frame(map=[0.0, 0.001, 0.002, 0.004, 0.001, 0.001, 0.001, 0.001])) == []
     with pytest.raises(CannotTell, match="known direction"):

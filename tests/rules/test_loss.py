@@ -209,6 +209,17 @@ class TestNeverLearned:
         assert run_rule("TP205", make_frame(loss=[30.0] * 5 + list(noisy([1.5] * 200)))) == []
         assert only(run_rule("TP205", make_frame(loss=[3.0] * 5 + list(noisy([1.5] * 200))))).severity is WARN
 
+    def test_the_first_fifth_of_the_plan_is_too_early_unless_nothing_is_updated(self) -> None:
+        loss, facts = noisy([1.5] * 400), {"total_steps": 1000}
+        frame = make_frame(loss=loss, facts=facts)
+        seen = only(run_rule("TP205", frame))
+        assert (seen.severity, seen.flagged_step) == (WARN, next(n for n in stats.schedule(400) if n >= 200))
+        assert "after the warm-up" not in seen.message
+        assert says_so_live("TP205", frame, scheduled=True).flagged_step == seen.flagged_step
+        with pytest.raises(CannotTell, match="too early to tell: the log has 19% of its planned steps"):
+            run_rule("TP205", upto(frame, 190))
+        assert only(run_rule("TP205", make_frame(loss=loss[:100], lr=[0.0] * 100, facts=facts))).severity is FAIL
+
     def test_it_is_flagged_where_a_shorter_log_already_said_so(self) -> None:
         frame = make_frame(loss=noisy([1.5] * 200), lr=[0.0] * 200)
         flagged = only(run_rule("TP205", frame)).flagged_step

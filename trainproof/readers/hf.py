@@ -29,6 +29,7 @@ from trainproof.readers.values import as_float, decode_start
 WHERE = "trainer_state.json"
 _HISTORY = re.compile(rb'"log_history"\s*:\s*\[')
 _LIST = re.compile(rb"\s*\[(?=\s*\{)")
+_CHECKPOINT = re.compile(r"checkpoint-(\d{1,18})\Z")
 _RECORD_END = re.compile(rb"\}(?=\s*,\s*\{)")
 #: the closing record of a run has it: means and totals over the whole run, no points of the curve
 SUMMARY_KEY = "train_runtime"
@@ -55,7 +56,8 @@ class HFReader:
         reading.run()
         facts, rest = _around(data[: start.end()], data[scanner.at :] if scanner.closed else b"")
         for key, value in facts.items():
-            out.facts.declare(key, value, WHERE)
+            if key != "save_steps" or _saves_by_steps(facts):
+                out.facts.declare(key, value, WHERE)
         if rest:
             out.drop(data.count(b"\n") + 1 - rest.count("\n"), "text after the end of the JSON document")
 
@@ -181,6 +183,13 @@ def _is_history(scanner: ListScanner) -> bool:
         if number is not None and any(looks_like_metric(name) for name in numeric if name != number):
             return True
     return False
+
+
+def _saves_by_steps(facts: Mapping[str, object]) -> bool:
+    """Whether checkpoints may be `save_steps` apart: HF writes its default also for runs that save at each epoch, whose best checkpoint
+    then has another number."""
+    every, best = facts.get("save_steps"), _CHECKPOINT.search(str(facts.get("best_model_checkpoint")))
+    return best is None or not isinstance(every, int) or every < 1 or int(best[1]) % every == 0
 
 
 def _around(before: bytes, after: bytes) -> tuple[dict[str, object], str]:

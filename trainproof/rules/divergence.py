@@ -109,7 +109,7 @@ def loss_diverged(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
 def _excuse(frame: Frame, loss: Series, levels: Sequence[Level], seen: Departure, t: LossThresholds) -> str:
     """Why the departure is only told, as a sentence; nothing where it stands."""
     if not any(_still_away(loss, level, t) for level in levels):
-        return " It has come back to its best level since."
+        return f" It has come back since: {stats.median(loss.value[-levels[0].width :]):.4g} over the last {levels[0].width} records."
     if _evaluates_well(frame, loss, seen, t):
         return " The evaluation loss has fallen below all before: what rose is not what is evaluated."
     if _comes_in_stretches(loss, levels, t):

@@ -144,16 +144,16 @@ def eval_worse_than_baseline(frame: Frame, t: EvaluationThresholds) -> Iterator[
     """
     losses = [(s.finite, -1) for s in losses_or_none(frame)]
     metrics = [(m.series, m.sign) for m in task_metrics(frame)]
-    based = [(s, sign) for s, sign in losses + metrics if _has_base(frame, s)]
+    based = [(s, sign) for s, sign in losses + metrics if has_base(frame, s)]
     if not based:
         raise CannotTell("no evaluation before training")
-    loss_fell = any(s.value[-1] < s.value[0] for s, _ in losses if _has_base(frame, s))
+    loss_fell = any(s.value[-1] < s.value[0] for s, _ in losses if has_base(frame, s))
     for evals, sign in based:
         if seen := _below_base(frame, evals, sign, loss_fell, t):
             yield seen
 
 
-def _has_base(frame: Frame, evals: Series) -> bool:
+def has_base(frame: Frame, evals: Series) -> bool:
     """Whether the first evaluation came before training: an epoch counted from 0 also gives a step 0, after a whole epoch."""
     if len(evals) < 2 or "loss" not in frame or not len(loss := frame["loss"]):
         return len(evals) > 1 and int(evals.step[0]) == 0 and "loss" not in frame

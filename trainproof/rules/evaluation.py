@@ -200,8 +200,9 @@ def metric_regression(frame: Frame, t: EvaluationThresholds) -> Iterator[Sightin
 
     Formula
     At least 4 evaluations. The level is worse than the best one by more than noise (TP501), by 0.02 on a scale of 1 (2 on a scale of
-    100), and by 10 % of the best and 5 % of what had been gained since the start: WARN; by 50 % of both: FAIL. INFO while another task
-    metric still improves (precision falls where recall rises).
+    100), and by 10 % of the best and 5 % of what had been gained since the start: WARN; by 50 % of both: FAIL. WARN, too, where the 4 or
+    more evaluations after the first one are all worse than it by as much, and by twice what lies between the best and the worst of them.
+    INFO while another task metric still improves (precision falls where recall rises).
 
     False positives
     Noisy metrics of small sets need a larger fall. A metric that never was above its start by more than the fall is TP504's business.
@@ -222,6 +223,8 @@ def metric_regression(frame: Frame, t: EvaluationThresholds) -> Iterator[Sightin
 
 def _regression(frame: Frame, metric: Metric, t: EvaluationThresholds) -> Sighting | None:
     warn, fail = _fallen(metric.gain, t)
+    if not eval_values.has_base(frame, metric.series):
+        warn |= _first_alone(metric.gain, t)
     if not warn[-1]:
         return None
     evals, best = metric.series, best_so_far(metric.gain)
@@ -251,8 +254,25 @@ def _fallen(gain: Floats, t: EvaluationThresholds) -> tuple[Bools, Bools]:
         for level in levels(-gain, t):
             best, fall = -level.best, level.level - level.best
             gained = np.maximum(best - start, 0.0)
-            scale = np.where(np.abs(best) > 1, 100.0, 1.0)  # of metrics given as shares, and as percentages
-            clear = level.clear & (fall >= t.regression_least * scale)
+            clear = level.clear & (fall >= _least(best, t))
             warn |= clear & (fall >= t.regression_warn * np.abs(best)) & (fall >= t.regression_share_warn * gained)
             fail |= clear & (fall >= t.regression_fail * np.abs(best)) & (fall >= t.regression_fail * gained)
     return warn, fail
+
+
+def _first_alone(gain: Floats, t: EvaluationThresholds) -> Bools:
+    """Where every evaluation so far is far worse than the first one, higher is better, which no level of 3 shows; shape (n,)."""
+    out = np.zeros(len(gain), dtype=bool)
+    first, later = float(gain[0]), gain[1:]
+    best, worst = np.maximum.accumulate(later), np.minimum.accumulate(later)
+    with np.errstate(over="ignore", invalid="ignore"):
+        fall = first - best
+        far = (fall >= _least(gain[:1], t)) & (fall >= t.regression_warn * abs(first))
+        out[1:] = far & (fall >= t.alone_ranges * (best - worst))
+    out[: t.alone_evals] = False
+    return out
+
+
+def _least(best: Floats, t: EvaluationThresholds) -> Floats:
+    """The least fall of a metric that counts, of metrics given as shares and as percentages, shape as `best`."""
+    return t.regression_least * np.where(np.abs(best) > 1, 100.0, 1.0)

@@ -178,7 +178,8 @@ def best_not_kept(frame: Frame, t: EvaluationThresholds) -> Iterator[Sighting]:
     The last eval loss is 5 % above the best, and the best one's step is no multiple of save_steps: INFO.
 
     False positives
-    Trainers that save by epoch declare a save interval that they do not use, so it never moves the verdict.
+    Trainers that save by epoch declare a save interval that they do not use, so it never moves the verdict, and is not asked where the
+    best checkpoint's number says so.
 
     What to try
     List the checkpoints.

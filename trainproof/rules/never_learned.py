@@ -39,7 +39,7 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     classification stood at the logarithm of the number of classes (ln 2 where none is declared) over the last half of the records:
     the median within 0.1 %, each within 0.5 %. WARN where a density or ratio estimator, whose loss may be negative, stands at 0, no
     information: the medians of the training loss in both halves and 5 or more evaluations no further from 0 than the noise of the
-    training loss, and no clear downward trend.
+    training loss, and no clear downward trend. In the first fifth of the planned steps only a learning rate or gradient norms of 0 tell.
 
     False positives
     A loss that fell to a tenth of its first three records at once, and stays there, was learned before the first tenth ended: not told. A
@@ -65,13 +65,15 @@ def never_learned(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         raise CannotTell("too noisy to tell")
     if learned or _fell_at_once(loss.value, t):
         return
-    since = _not_learned_since(frame, loss, t)
     dead = _no_update(frame, t)
+    if not dead and (done := _planned(frame, loss, len(loss))) < t.never_planned:
+        raise CannotTell(f"too early to tell: the log has {done:.0%} of its planned steps")
+    since = _not_learned_since(frame, loss, 0.0 if dead else t.never_planned, t)
     first, last = _decile_medians(x)
     yield sighting(
         FAIL if dead else WARN,
-        f"the loss went from {first:.4g} to {last:.4g} (medians of the first and last tenth of {len(x)} records after the warm-up), no more "
-        f"than its noise{dead and f', and {dead}'}.",
+        f"the loss went from {first:.4g} to {last:.4g} (medians of the first and last tenth of {len(x)} records"
+        f"{' after the warm-up' if start else ''}), no more than its noise{dead and f', and {dead}'}.",
         loss,
         first=start,
         last=len(loss) - 1,
@@ -157,12 +159,19 @@ def _stands_since(loss: Series, stands: Callable[[int], bool], t: LossThresholds
     return holds_since([n for n in stats.schedule(len(loss)).tolist() if n >= t.never_min_records], stands)
 
 
-def _not_learned_since(frame: Frame, loss: Series, t: LossThresholds) -> int:
-    """The first of the judging points, up to the last one without a gap, at which nothing had been learned."""
+def _planned(frame: Frame, loss: Series, count: int) -> float:
+    """The share of the planned steps that `count` records cover; 1 where no plan is declared."""
+    return int(loss.step[count - 1]) / frame.total_steps if frame.total_steps else 1.0
+
+
+def _not_learned_since(frame: Frame, loss: Series, share: float, t: LossThresholds) -> int:
+    """The first of the judging points, from `share` of the planned steps on and up to the last one without a gap, at which nothing had
+    been learned."""
     since = len(loss)
     for count in stats.schedule(len(loss))[-2::-1].tolist():
         begin = _warmup_end(frame, loss, count)
-        if count - begin < t.never_min_records or _learned(loss.value[begin:count], t) is not False:
+        early = count - begin < t.never_min_records or _planned(frame, loss, count) < share
+        if early or _learned(loss.value[begin:count], t) is not False:
             break
         since = count
     return since

@@ -40,6 +40,7 @@ def is_running_mean(x: Floats) -> bool:
 
     n times the step from record n-1 to n is then the noise of the records themselves, as large at the end as at the start: its median
     is compared over four quarters of the series, which steps of noisy records (growing with n) and of smooth curves do not pass.
+    A loss that is never negative is no mean of records that now and then were (more than 2 % of those that it would be made of).
     48 records at least.
     """
     if len(x) < 48:
@@ -48,4 +49,8 @@ def is_running_mean(x: Floats) -> bool:
     steps, following = x[at] - x[at - 1], x[at + 1] - x[at]
     medians = [median(quarter) for quarter in np.array_split(np.abs(steps) * at, 4)]
     turns = float((np.sign(steps) != np.sign(following)).mean())
-    return turns > 0.3 and 0 < max(medians) <= 2 * min(medians)
+    if turns <= 0.3 or not 0 < max(medians) <= 2 * min(medians):
+        return False
+    before = np.arange(1, len(x))
+    records = x[1:] - x[:-1] * (before / (before + 1))  # what x would be the mean of, each over its number
+    return bool(x.min() < 0 or (records < -print_quantum(x)).mean() <= 0.02)
