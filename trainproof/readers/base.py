@@ -71,6 +71,7 @@ READERS = {
     "nanogpt": _console("nanogpt:NanoGPTReader", b"iter ", b"step "),
     "torchtune": _console("torchtune:TorchtuneReader", b"Step ", b"|Loss: "),
     "mmengine-log": _console("mmlog:MMLogReader", b"Epoch", b"Iter"),
+    "meters": _console("meters:MetersReader", b"Train: ", b"Epoch: ["),
     "cyclegan": _console("cyclegan:CycleGANReader", b"(epoch: "),
     "flair": _console("flair:FlairReader", b"- iter "),
     "joeynmt": _console("joeynmt:JoeyNMTReader", b"Batch Loss:", b"Validation result", b"Steps: "),

@@ -16,6 +16,9 @@ LARGEST_STEP, LARGEST_EPOCH = 2**62, 2**31
 
 def numbered_on(frame: Frame, main: Series) -> tuple[Frame, list[Repair]]:
     """The frame with its steps counted on over the epochs, where the logger counts them anew in each epoch."""
+    others = [series for series in frame.values() if series.name != "epoch"]
+    if main.name == "epoch" and others:  # it stands in more lines than any metric, and is nothing to be counted by
+        main = max(others, key=len)
     epochs = epochs_at(frame, main, main.line)
     if epochs is None:
         return frame, []

@@ -123,3 +123,47 @@ def test_the_columns_of_yolo() -> None:
     assert frame.source.format == "yolo"
     assert points(frame, "loss/box") == TRAIN
     assert points(frame, "eval/map50") == ACCURACY
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        (
+            "2024-03-06 19:40:31,330 - train: [    INFO] - Train: {{e}} [  40/100 ( 40%)]  Loss: {t} (9.4)  Loss_kd: 1.2 (1.2) LR: 1.000e-04\n"
+            "2024-03-06 19:40:31,330 - train: [    INFO] - Test: [   0/78]  Time: 0.2 (0.1)  Loss:  8.5 (8.5)  Acc@1:  0.1 ( 0.1)\n"
+            "2024-03-06 19:40:31,330 - train: [    INFO] - Test: [  78/78]  Time: 0.2 (0.1)  Loss:  9.5 ({v})  Acc@1:  0.0 ( {a})"
+        ),
+        (
+            "Epoch: [{{e}}]  [ 40/100]  eta: 0:10:00  lr: 0.0001  loss: {t} (9.5)  time: 0.6123  data: 0.0002\n"
+            "Test:  [78/78]  eta: 0:00:00  loss: 9.5 ({v})  Acc@1: 0.0 ({a})  time: 0.1 data: 0.1\n* Acc@1 0.5"
+        ),
+        (
+            "Epoch: [{{e}}][ 40/100]\tTime  0.321 ( 1.212)\tLoss {t} (7.0e+00)\tAcc@1   0.10 (  0.12)\n"
+            "Test: [78/78]\tTime  0.321 ( 1.212)\tLoss 9.5e+00 ({v})\tAcc@1   0.10 (  {a})"
+        ),
+    ],
+)
+def test_a_batch_has_its_value_and_an_evaluation_its_mean(line: str) -> None:
+    text = "".join(
+        line.format(t=t, v=v, a=a).format(e=e - 1) + "\n"
+        for (e, t), (_, v), (_, a) in zip(TRAIN, VALID, ACCURACY, strict=True)
+    )
+    frame = read(text.encode())
+    assert frame.source.format == "meters"
+    at = [100 * (e - 1) + 40 for e, _ in TRAIN]
+    assert points(frame, "loss") == [(step, t) for step, (_, t) in zip(at, TRAIN, strict=True)]
+    assert points(frame, "eval/loss") == [(step, v) for step, (_, v) in zip(at, VALID, strict=True)]
+    assert points(frame, "eval/Acc@1") == [(step, a) for step, (_, a) in zip(at, ACCURACY, strict=True)]
+
+
+def test_steps_without_a_loss_are_counted_on_over_the_epochs() -> None:
+    lines = [
+        f"Epoch[{e}] Batch [{b}]\tSpeed: 19.7 samples/sec\tTrain-Acc=0.{5 + e}{b}"
+        for e in range(3)
+        for b in range(10, 70, 10)
+    ]
+    closing = [f"Epoch[{e}] Train-Acc=nan\nEpoch[{e}] Validation-Acc=0.{6 + e}" for e in range(3)]
+    text = "\n".join("\n".join([*lines[6 * e : 6 * e + 6], closing[e]]) for e in range(3))
+    frame = read(text.encode())
+    assert frame["train_acc"].step.tolist() == list(range(10, 190, 10))
+    assert points(frame, "eval/acc") == [(60, 0.6), (120, 0.7), (180, 0.8)]
