@@ -59,8 +59,9 @@ def test_two_processes_give_the_bytes_of_one(tmp_path: Path, monkeypatch: pytest
 def test_what_is_no_partial_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     np.save(tmp_path / "pickled.npy", np.array([{}], object), allow_pickle=True)
+    np.save(tmp_path / "array.npy", np.zeros(3))
     (tmp_path / "text").write_text("nothing")
-    for name in ("other.npz", "pickled.npy", "text", "missing"):
+    for name in ("other.npz", "pickled.npy", "array.npy", "text", "missing", "."):
         with pytest.raises(InputError, match="partial"):
             sharding.load(str(tmp_path / name))
 

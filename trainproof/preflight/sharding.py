@@ -8,11 +8,13 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import numpy as np
@@ -65,33 +67,71 @@ def packed(paths: tuple[str, ...], plan: Plan, done: Sequence[int], part: Partia
 
 def load(path: str) -> tuple[Header, Partial]:
     """Read the file of a partial. Raises InputError for what is none."""
+    with _opened(path) as file:
+        return _read(file, path)
+
+
+def unpacked(content: bytes, path: str) -> tuple[Header, Partial]:
+    """The partial that `packed` made bytes of. path: as errors name it. Raises InputError for what is none."""
+    return _read(io.BytesIO(content), path)
+
+
+def load_all(paths: Sequence[str]) -> tuple[tuple[str, ...], Plan, Iterator[Partial]]:
+    """(the inputs, the plan, all parts, each read when it is its turn). Raises InputError when they are not of one plan, or do not make it
+    whole."""
+    first = _header(paths[0])
+    done = set(first.done)
+    for path in paths[1:]:
+        header = _header(path)
+        if header.plan != first.plan or header.paths != first.paths:
+            raise InputError(f"{path}: of other data or options than {paths[0]}")
+        if not done.isdisjoint(header.done):
+            raise InputError(f"{path}: has pieces that another partial has too; name each shard once")
+        done.update(header.done)
+    missing = len(first.plan.pieces) - len(done)
+    if missing:
+        raise InputError(f"{missing} of {len(first.plan.pieces)} pieces are in none of the partials; name all shards")
+    return first.paths, first.plan, (load(path)[1] for path in paths)
+
+
+def _header(path: str) -> Header:
+    with _opened(path) as file, _archive(file, path) as (header, _):
+        return header
+
+
+def _opened(path: str) -> IO[bytes]:
     try:
-        return unpacked(Path(path).read_bytes(), path)
+        return Path(path).open("rb")
     except OSError as error:
         what = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         raise InputError(f"{path}: {what}; expected a partial of `trainproof data --shard`") from None
 
 
-def unpacked(content: bytes, path: str) -> tuple[Header, Partial]:
-    """The partial that `packed` made bytes of. path: as errors name it. Raises InputError for what is none."""
+@contextmanager
+def _archive(file: IO[bytes], path: str) -> Iterator[tuple[Header, Any]]:
+    """The header of a partial, and its arrays, which are read when they are asked for."""
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            document = json.loads(archive["header"].tobytes())
-            header = msgspec.convert(document, Header)
-            part = Partial(header.plan.options.keep)
-            for name in archive.files:
-                kind, _, rest = name.partition("/")
-                if kind == "places":
-                    part.places[rest] = array("q", archive[name].astype(np.int64).tobytes())
-                elif kind == "table":
-                    table, _, column = rest.partition("/")
-                    part.tables.setdefault(table, {})[column] = [archive[name]]
-    except (OSError, ValueError, KeyError, EOFError, RecursionError, zipfile.BadZipFile, msgspec.MsgspecError):
+        with np.load(file, allow_pickle=False) as archive:
+            header = msgspec.convert(json.loads(archive["header"].tobytes()), Header)
+            if header.version != VERSION:
+                raise InputError(f"{path}: a partial of version {header.version}, expected {VERSION}")
+            yield header, archive
+    except (OSError, TypeError, ValueError, KeyError, EOFError, RecursionError, zipfile.BadZipFile, zlib.error):
         raise InputError(
             f"{path}: no partial; expected a file that `trainproof data --shard I/N --partial FILE` wrote"
         ) from None
-    if header.version != VERSION:
-        raise InputError(f"{path}: a partial of version {header.version}, expected {VERSION}")
+
+
+def _read(file: IO[bytes], path: str) -> tuple[Header, Partial]:
+    with _archive(file, path) as (header, archive):
+        part = Partial(header.plan.options.keep)
+        for name in archive.files:
+            kind, _, rest = name.partition("/")
+            if kind == "places":
+                part.places[rest] = array("q", archive[name].astype(np.int64).tobytes())
+            elif kind == "table":
+                table, _, column = rest.partition("/")
+                part.tables.setdefault(table, {})[column] = [archive[name]]
     part.rows = header.rows
     part.counters = {name: Counter(counts) for name, counts in header.counters.items()}
     part.examples = {
@@ -99,21 +139,3 @@ def unpacked(content: bytes, path: str) -> tuple[Header, Partial]:
         for code, found in header.examples.items()
     }
     return header, part
-
-
-def load_all(paths: Sequence[str]) -> tuple[tuple[str, ...], Plan, list[Partial]]:
-    """(the inputs, the plan, all parts). Raises InputError when they are not of one plan, or do not make it whole."""
-    first, part = load(paths[0])
-    parts, done = [part], list(first.done)
-    for path in paths[1:]:
-        header, part = load(path)
-        if header.plan != first.plan or header.paths != first.paths:
-            raise InputError(f"{path}: of other data or options than {paths[0]}")
-        if set(header.done) & set(done):
-            raise InputError(f"{path}: has pieces that another partial has too; name each shard once")
-        done += header.done
-        parts.append(part)
-    missing = len(first.plan.pieces) - len(done)
-    if missing:
-        raise InputError(f"{missing} of {len(first.plan.pieces)} pieces are in none of the partials; name all shards")
-    return first.paths, first.plan, parts
