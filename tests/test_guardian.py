@@ -77,6 +77,17 @@ class TestPolicy:
         assert failed is not None
         assert stopped == failed + LossThresholds().diverged_stop_records <= 125
 
+    def test_a_loss_that_climbs_stops_the_run_at_once(self) -> None:
+        run = synthetic.healthy(200, 0.05, 0)["loss"]
+        run[100:] *= 1.5 ** np.arange(100)
+        guardian = Guardian(policy="stop_on_fail", on_finding=())
+        for i, loss in enumerate(run.tolist()):
+            new = guardian.observe(i, loss=loss)
+            assert guardian.should_stop is any(f.rule == "TP203" and f.severity is Severity.FAIL for f in new)
+            if guardian.should_stop:
+                break
+        assert i < 115
+
     def test_rules_that_do_not_stop_do_not_stop(self) -> None:
         guardian = Guardian(policy="stop_on_fail", stop_rules=["TP101"], on_finding=())
         feed(guardian, DIVERGED)

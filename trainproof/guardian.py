@@ -293,11 +293,10 @@ class Guardian:
         self._stopped_by = tuple(f for f in sure if f.rule != WAITS or self._is_lost(f))
 
     def _is_lost(self, finding: Finding) -> bool:
-        """Whether the loss is still away some records after it had failed: it may have been a spike that comes back."""
+        """Whether the loss still climbs, or is still away some records after it had failed: it may have been a spike that comes back."""
         waited = self._log.count - self._waits[finding.flagged_step]
-        return waited >= self._settings.thresholds.loss.diverged_stop_records and all(
-            self._screens.is_away(point.metric) for point in finding.evidence[:1]
-        )
+        enough = waited >= self._settings.thresholds.loss.diverged_stop_records
+        return all(self._screens.is_lost(point.metric, enough) for point in finding.evidence[:1])
 
     def _leave_out(self, step: object) -> list[Finding]:
         if not self._left_out:

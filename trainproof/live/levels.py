@@ -265,6 +265,10 @@ class LossScreen:
                 ask.add("TP203")
         self._next_level = min(width.next for width in self._widths[1:])
 
+    def climbs(self) -> bool:
+        """Whether the latest 3 are, by their median, above all of the seven before them: no spike that comes back."""
+        return self._count >= 10 and middle(sorted(self._values[-3:])) > max(self._values[-10:-3])
+
     def is_away(self) -> bool:
         """Whether the median of the latest 5 is as far above the best one as a FAIL of TP203 wants it, whatever the noise."""
         t, best = self._t, self._widths[0].best

@@ -178,9 +178,10 @@ class Screens:
             return RESUMES
         return REPEATS if self._furthest is not None else frozenset()
 
-    def is_away(self, loss: str) -> bool:
-        """Whether that loss is above its best level now, as far as TP203 wants it; True for one that has no screen."""
-        return loss not in self._losses or self._losses[loss].is_away()
+    def is_lost(self, loss: str, waited: bool) -> bool:
+        """Whether that loss, which TP203 has failed, still climbs, or is still away when one has waited; True where there is no screen."""
+        screen = self._losses.get(loss)
+        return screen is None or screen.climbs() or (waited and screen.is_away())
 
     def resume(self) -> None:
         """The next record is the first of a resumed run."""
