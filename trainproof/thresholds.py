@@ -463,7 +463,7 @@ class ResumeThresholds(msgspec.Struct, frozen=True):
     rate_least: float = 0.02  # of the peak: smaller jumps are rounding
     rate_tenth: float = 0.1  # of the rate before: only a new warm-up begins there, FAIL
     rate_rises: int = 3  # consecutive rises after it: a new warm-up, FAIL
-    rebound_times: float = 2.0  # the record before
+    rebound_times: float = 1.5  # the record before
     rebound_below: float = 0.9  # of the peak: it had come down
     rebound_least: float = 0.10  # of the peak
 
@@ -471,6 +471,7 @@ class ResumeThresholds(msgspec.Struct, frozen=True):
     counter_records: int = 4
     counter_usual: float = 2.0  # usual increments
     counter_least: float = 0.02  # epochs, or other units: an epoch may be printed with two decimals
+    counter_near: int = 10  # records on either side that tell how many steps an epoch has
     counter_half: float = 0.5  # of its value before, where nothing resumed
     counter_falls: int = 3  # more falls are no counter's
 

@@ -94,6 +94,13 @@ class TestRate:
         assert severities("TP702", make_frame(lr=thrice)) == [INFO]
         assert severities("TP702", make_frame(lr=once, facts={"schedule": "cosine_with_restarts"})) == [INFO]
 
+    @pytest.mark.parametrize(("at", "told"), [(400, [WARN]), (200, [])])
+    def test_a_plan_begun_anew_two_fifths_down_warns_and_one_near_its_start_does_not(
+        self, at: int, told: list[Severity]
+    ) -> None:
+        rate = np.linspace(1e-4, 0, 1000)
+        assert severities("TP702", make_frame(lr=np.concatenate([rate[:at], rate]))) == told
+
 
 class TestDataReplayed:
     EPOCH = np.arange(N) / 200
@@ -105,6 +112,12 @@ class TestDataReplayed:
     def test_elsewhere_it_warns(self) -> None:
         epoch = np.append(self.EPOCH[:AT], self.EPOCH[:AT])
         assert says_so_live("TP703", make_frame(loss=curve(), epoch=epoch)).severity is WARN
+
+    def test_epochs_of_another_length_are_other_data(self) -> None:
+        epoch = np.concatenate([np.arange(1, 61) / 50, np.arange(1, 61) / 200])
+        seen = only("TP703", make_frame(epoch=epoch, steps=range(10, 1210, 10)))
+        assert seen.severity is WARN
+        assert "an epoch had about 500 steps and has 2,000 from there on" in seen.message
 
     @pytest.mark.parametrize("counter", [EPOCH, np.round(EPOCH, 2), np.floor(EPOCH)])
     def test_a_counter_that_goes_on_is_silent(self, counter: Any) -> None:

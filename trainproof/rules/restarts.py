@@ -74,7 +74,7 @@ def _falls(frame: Frame, counter: Series, t: ResumeThresholds) -> Iterator[Sight
             yield sighting(
                 FAIL if at_resume else WARN,
                 f"{counter.name} fell from {before:.6g} to {after:.6g} at step {counter.step[i]}{', where the run resumed' if at_resume else ''}, "
-                "while the step went on: data that was read before is read again.",
+                f"while the step went on: {_why(counter, i, t)}.",
                 counter,
                 first=i - 1,
                 last=i,
@@ -82,6 +82,19 @@ def _falls(frame: Frame, counter: Series, t: ResumeThresholds) -> Iterator[Sight
                 cite=[i - 1, i],
                 threshold={"usual": t.counter_usual},
             )
+
+
+def _why(counter: Series, at: int, t: ResumeThresholds) -> str:
+    """What a counter that falls at a record tells: where an epoch is another number of steps long from there on, other data."""
+    before, after = counter.value[max(at - t.counter_near, 0) : at], counter.value[at : at + t.counter_near]
+    if counter.name == "epoch" and len(before) > 1 and len(after) > 1:
+        first, last = int(counter.step[at - len(before)]), int(counter.step[at + len(after) - 1])
+        gained = float(before[-1] - before[0]), float(after[-1] - after[0])
+        if min(gained) >= t.counter_least:
+            was, now = (int(counter.step[at - 1]) - first) / gained[0], (last - int(counter.step[at])) / gained[1]
+            if max(was, now) >= t.counter_usual * min(was, now):
+                return f"an epoch had about {was:,.0f} steps and has {now:,.0f} from there on, so that the data or the batch size changed"
+    return "data that was read before is read again"
 
 
 def _read_again(frame: Frame, loss: Series, t: ResumeThresholds) -> Iterator[Sighting]:

@@ -125,15 +125,16 @@ def resume_lr_discontinuity(frame: Frame, t: ResumeThresholds) -> Iterator[Sight
 
     What it does
     Continues the rate before a resume in a straight line to the first step after it, and compares. Elsewhere it looks for a rate that
-    doubles after it had come down.
+    is half as high again after it had come down.
 
     Why it matters
     A second warm-up, or a rate from the beginning of the schedule on weights from its end, undoes days of training.
 
     Formula
     At a resume: outside 0.8 to 1.25 times both the rate before and its continuation, by 2 % of the peak: WARN; FAIL when it is under a
-    tenth of the rate before, when it rises again over 3 records, or when it is above 1.25 times the peak. Elsewhere: a rate that doubles
-    from under 90 % of its peak, by 10 % of the peak: WARN; INFO when a schedule with restarts is declared or it happens more than once.
+    tenth of the rate before, when it rises again over 3 records, or when it is above 1.25 times the peak. Elsewhere: a rate that rises
+    to 1.5 times the record before from under 90 % of its peak, by 10 % of the peak: WARN; INFO when a schedule with restarts is declared
+    or it happens more than once.
 
     False positives
     A rate lowered on purpose, or raised by a longer plan, looks like a lost scheduler: WARN, not FAIL. Restarts and cycles.
@@ -178,9 +179,9 @@ def _rate_jump(lr: Series, peak: stats.Floats, resume: Resume, t: ResumeThreshol
 def _rebound(
     frame: Frame, lr: Series, peak: stats.Floats, resumed: list[int], t: ResumeThresholds
 ) -> Iterator[Sighting]:
-    """A rate that doubles after it had come down, where nothing resumed."""
+    """A rate that jumps up after it had come down, where nothing resumed."""
     x, top = lr.value, peak[:-1]
-    doubled = (
+    jumped = (
         (x[1:] >= t.rebound_times * x[:-1])
         & (x[:-1] < t.rebound_below * top)
         & (x[1:] - x[:-1] >= t.rebound_least * top)
@@ -188,7 +189,7 @@ def _rebound(
     came_down = (
         np.maximum.accumulate(np.concatenate(([False], x[1:-1] < x[:-2]))) if len(x) > 2 else np.zeros(len(top), bool)
     )
-    at = [int(i) + 1 for i in np.flatnonzero(doubled & came_down) if int(i) + 1 not in resumed]
+    at = [int(i) + 1 for i in np.flatnonzero(jumped & came_down) if int(i) + 1 not in resumed]
     if not at:
         return
     schedule = frame.facts.text("schedule") or ""
