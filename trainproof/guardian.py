@@ -293,7 +293,7 @@ class Guardian:
         self._stopped_by = tuple(f for f in sure if f.rule != WAITS or self._is_lost(f))
 
     def _is_lost(self, finding: Finding) -> bool:
-        """Whether the loss still climbs, or is still away some records after it had failed: it may have been a spike that comes back."""
+        """Whether the loss is still away, and climbs, or did not come back some records after it had failed: it may have been a spike that comes back."""
         waited = self._log.count - self._waits[finding.flagged_step]
         enough = waited >= self._settings.thresholds.loss.diverged_stop_records
         return all(self._screens.is_lost(point.metric, enough) for point in finding.evidence[:1])

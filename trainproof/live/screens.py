@@ -179,9 +179,9 @@ class Screens:
         return REPEATS if self._furthest is not None else frozenset()
 
     def is_lost(self, loss: str, waited: bool) -> bool:
-        """Whether that loss, which TP203 has failed, still climbs, or is still away when one has waited; True where there is no screen."""
+        """Whether that loss, which TP203 has failed, is still away when one has waited, or still climbs; True where there is no screen."""
         screen = self._losses.get(loss)
-        return screen is None or screen.climbs() or (waited and screen.is_away())
+        return screen is None or (screen.is_away() and (waited or screen.climbs()))
 
     def resume(self) -> None:
         """The next record is the first of a resumed run."""
