@@ -89,6 +89,7 @@ def test_folds_and_models_are_runs_of_their_own() -> None:
         '{"name": "package", "files": ["a", "b"], "scores": {}}',
         '{"loss": [1.0, 2.0',
         '{"config": {"betas": [0.9, 0.99], "layers": [1, 2, 3]}}',
+        '{"lr_milestones": [10, 20], "score_thresholds": [0.1, 0.5, 0.9]}',
     ],
 )
 def test_other_documents_are_no_histories(text: str) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from trainproof.errors import FormatError
 from trainproof.frame import Ints
-from trainproof.names import EPOCH_NAMES, EVAL_PREFIXES, STEP_NAMES, looks_like_metric, plain, resolve
+from trainproof.names import EPOCH_NAMES, EVAL_PREFIXES, STEP_NAMES, higher_is_better, looks_like_metric, plain, resolve
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.columns import Batch, cells_of, columns_of
 from trainproof.readers.json_list import span_of
@@ -28,7 +28,7 @@ from trainproof.readers.values import MAX_DEPTH, as_float, clean_name, decode_js
 
 #: a key whose value is a list of numbers or of objects, or an object whose keys are numbers
 _LISTED = re.compile(
-    rb'"([^"\n]{1,80})"\s*:\s*(?:\[\s*(?:[-+.\dNI]|null|\{\s*"([^"\n]{1,80})")|\{\s*"\d{1,9}"\s*:\s*[-\dNI])'
+    rb'"([^"\n]{1,80})"\s*:\s*(?:\[\s*(?:[-+.\dNI]|null|\{\s*"([^"\n]{1,80})")|\{\s*"\d{1,9}"\s*:\s*[-\dNI]|(?=\{\s*"(?:train|val|test)[a-z]{0,8}"\s*:\s*\[))'
 )
 #: the data that a metric was measured on, where it is a level of its own
 _SPLITS = {
@@ -63,7 +63,7 @@ class JSONHistoryReader:
             return 0.0
         for count, match in enumerate(_LISTED.finditer(head)):
             names = [name.decode("utf-8", "replace") for name in match.groups() if name is not None]
-            if any(looks_like_metric(_singular(name)) or plain(name) in EPOCH_NAMES for name in names):
+            if any(_tells(plain(_singular(name))) for name in names):
                 return 0.7
             if count >= SNIFFED_KEYS:
                 break
@@ -92,6 +92,11 @@ class JSONHistoryReader:
                 _give_records(item, builder)
             if not tables:
                 _give_columns(items, text, builder)
+
+
+def _tells(name: str) -> bool:
+    """Whether a plain name is that of a loss, of another metric (by its last word), or of what counts epochs."""
+    return "loss" in name or name in EPOCH_NAMES or higher_is_better(re.split(r"[^a-z0-9]+", name)[-1]) is not None
 
 
 def _walk(value: object, path: tuple[str, ...], lines: Mapping[str, int]) -> Iterator[_Found]:
