@@ -52,6 +52,8 @@ _HEADLINE = re.compile(
 )
 #: what a line of an evaluation holds before its first metric: it has no word of training before it or behind it
 _EVALUATION = r"(?i:(?=(?:(?!train|loss|acc|best)[^\n]){0,200}?\b(?:validation|valid|vali?|eval(?:uat\w+)?|dev|test(?:ing)?)\b)(?![^\n]*\btrain))"
+#: texts of which one is in each line of an evaluation
+_EVALUATION_WORDS = ("val", "Val", "VAL", "est", "EST", "dev", "Dev", "DEV")
 _IS_EVALUATION = re.compile(_EVALUATION.encode())
 
 
@@ -100,11 +102,9 @@ class _Planned(ConsoleReader):
     description = GenericReader.description
 
     def __init__(self, plan: Plan) -> None:
+        measured = rf"(?=[^\n]*(?:oss|cc|{re.escape(plan.metric)}))"
         self.lines = (
-            *(
-                Line(mark, _EVALUATION, strict=True, prefix="eval_")
-                for mark in dict.fromkeys((plan.metric, "oss", "cc"))
-            ),
+            *(Line(word, measured + _EVALUATION, strict=True, prefix="eval_") for word in _EVALUATION_WORDS),
             Line(plan.metric, "", strict=True, counted=plan.step is None),
             Line("oss", "", strict=True),
             Line("eward", "", strict=True),

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import re
 
-from trainproof.readers.console.text import MOST_RECORD_BYTES
-
 #: words of metrics and counters; a line without any is no record and no headline
 _WORDS = b"oss|ost|xent|nll|core|cc|eward|eturn|auc|AUC|rmse|RMSE|ppl|rror|F1|f1|erplex|ntropy|poch|POCH|tep|STEP|iter|Iter|ITER|ound|pdate|pisode"
 _NUMBER_NEXT = rb"(?=[-+]?(?:\.?\d|nan\b|inf\b))"
@@ -56,6 +54,7 @@ _MEASURED_AT = re.compile(
     + rb"))[ \t:=#]{1,4}(\d{1,12}(?:/\d{1,12})?)[ \t]*(?:[:=,|]|is\b|->)?[ \t]*"
     + _NUMBER_NEXT
 )
+_PLACED = (b" at ", b" after ", b" for ", b" in ", b" on ", b" of ")
 _LEADING_INDEX = re.compile(
     rb"^[ \t]*(?:\[[\d:. -]{5,30}\][ \t]*)?(?:\[[ \t]*(\d{1,9})(?:[ \t]*/[ \t]*\d{1,9})?[ \t]*\]:?|(\d{1,9})(?:/\d{1,9})?:|(\d{1,9})/\d{1,9})"
     rb"[ \t]+(?=[A-Za-z(])(?![^\n]{0,300}\b(?i:" + _COUNTER + rb")s?[ \t:=#\[]{1,4}\d)",
@@ -63,29 +62,29 @@ _LEADING_INDEX = re.compile(
 )
 
 
+#: texts of which one is in all that the pattern finds; the pattern; what is put there instead
+_REWRITES: tuple[tuple[tuple[bytes, ...], re.Pattern[bytes], bytes], ...] = (
+    ((b".py:", b".c", b".lua:", b".java:", b".jl:", b".go:", b".rs:"), _SOURCE_LINE, b""),
+    ((b". ", b".loss"), _ABBREVIATED, rb"\1 "),
+    ((b"ali",), _VALI, rb"\1al"),
+    ((b"l_",), _TERM, b"loss_"),
+    ((b" loss ",), _NUMBERED_LOSS, rb"step \2, \1: "),
+    ((b"Step...",), _FLAX_STEP, rb"step \1"),
+    ((b"Score at",), _DL4J_SCORE, rb"iteration \1, loss: "),
+    ((b" s", b" ms"), _UNIT_BEFORE_NAME, rb"\1; "),
+    ((b"'s ",), _POSSESSIVE, rb"\1_"),
+)
+
+
 def as_fields(text: bytes) -> bytes:
-    """`text` with the usual spellings of fields for those that are not, in the lines that may have a metric or a counter.
-
-    The others, all of most texts that are no logs, cost next to nothing.
-    """
-    lines = text.split(b"\n")
-    at = [i for i, line in enumerate(lines) if _MAY_MEASURE.search(line) and len(line) <= MOST_RECORD_BYTES]
-    spelled = _spelled(b"\n".join([lines[i] for i in at])).split(b"\n")
-    for i, line in zip(at, spelled, strict=bool(at)):
-        lines[i] = line
-    return b"\n".join(lines)
-
-
-def _spelled(text: bytes) -> bytes:
+    """`text` with the usual spellings of fields for those that are not."""
     if not text.isascii():
         text = _WIDE_TEXT.sub(lambda match: _ENCODED[match[0]], _EPOCH_NUMBER.sub(rb" epoch \1 ", text))
-    text = _SOURCE_LINE.sub(b"", text)
-    text = _VALI.sub(rb"\1al", _ABBREVIATED.sub(rb"\1 ", text))
-    text = _NUMBERED_LOSS.sub(rb"step \2, \1: ", _TERM.sub(b"loss_", text))
-    text = _FLAX_STEP.sub(rb"step \1", text)
-    text = _DL4J_SCORE.sub(rb"iteration \1, loss: ", text)
-    text = _UNIT_BEFORE_NAME.sub(rb"\1; ", text)
-    text = _POSSESSIVE.sub(rb"\1_", text)
-    text = _SPOKEN_VALUE.sub(lambda match: (match[1] or match[2]) + b": ", text)
-    text = _MEASURED_AT.sub(rb"\2 \3, \1: ", text)
+    for marks, pattern, instead in _REWRITES:
+        if any(mark in text for mark in marks):
+            text = pattern.sub(instead, text)
+    if b" is" in text or b" of" in text:
+        text = _SPOKEN_VALUE.sub(lambda match: (match[1] or match[2]) + b": ", text)
+    if any(word in text for word in _PLACED):
+        text = _MEASURED_AT.sub(rb"\2 \3, \1: ", text)
     return _LEADING_INDEX.sub(lambda match: b"step " + (match[1] or match[2] or match[3]) + b", ", text)
