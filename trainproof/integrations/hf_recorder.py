@@ -21,9 +21,9 @@ def without_ids(inputs: Any) -> Any:
 class RecorderCallback(TrainerCallback):
     """Records the trainer's run into a folder; `recorder` is its trainproof.Recorder, from the beginning of the training on.
 
-    Sample ids are what a batch has as "ids", which the model is not given. options: further arguments of the Recorder. In a replay the trainer goes past the batches before
-    the checkpoint by its own loop, and saves nothing; the order of its data must depend on the seed and the epoch only. Of one process, or of
-    several that torch.distributed's variables name.
+    Sample ids are what a batch has as "ids", which the model is not given. options: further arguments of the Recorder. In a replay the trainer
+    goes past the batches before the checkpoint by its own loop, and saves nothing; the order of its data must depend on the seed and the epoch
+    only. Of one process, or of several that torch.distributed's variables name.
     """
 
     def __init__(self, trainer: Any, folder: str, **options: Any) -> None:

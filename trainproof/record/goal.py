@@ -1,7 +1,7 @@
 """How a script that records itself is replayed: it runs again, and its recorder goes to a checkpoint and ends it at a step.
 
-What is wanted is a JSON file that the variable TRAINPROOF_REPLAY names. A script goes forward only: the batches that take the place of others are kept
-while the whole run is replayed, and read from there.
+What is wanted is a JSON file that the variable TRAINPROOF_REPLAY names. A script goes forward only: the batches that take the place of others
+are kept while the whole run is replayed, and read from there.
 """
 
 from __future__ import annotations
