@@ -27,7 +27,7 @@ TOLD = (
         st.text(st.characters(max_codepoint=0x2FFF)) | st.sampled_from(TOLD) | st.sampled_from(["a", " ", "k", "x"])
     )
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_what_the_screens_find_is_suspect(parts: list[str]) -> None:
     text = " ".join(parts)
     others = ["Nothing at all, and no more.", text, "The end: (of it) is near - or not."]

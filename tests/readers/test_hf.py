@@ -57,7 +57,6 @@ def line_of_key(data: bytes, record: int, key: str) -> int:
     return 1 + next(i for i in range(starts[record], len(lines)) if lines[i].startswith(spelled))
 
 
-@settings(deadline=None)
 @given(records=history(NUMBERS), piece=st.sampled_from([64, 512, 1 << 20]))
 def test_round_trip_with_the_line_of_every_key(records: list[dict[str, Any]], piece: int) -> None:
     data = state(records)
@@ -72,7 +71,7 @@ def test_round_trip_with_the_line_of_every_key(records: list[dict[str, Any]], pi
     assert frame.facts["total_steps"] == 300
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     records=history(ODD),
     indent=INDENTS,

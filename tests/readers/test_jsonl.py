@@ -43,7 +43,7 @@ def test_round_trip(records: list[dict[str, Any]]) -> None:
     assert frame.dropped_count == 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     records=st.lists(st.dictionaries(KEYS, ODD), min_size=1, max_size=60).map(rising),
     broken=st.lists(st.tuples(st.integers(0, 60), st.sampled_from([b"", b"[1,2]", b'{"step": 3', b"\xff\xfe", b"  "]))),

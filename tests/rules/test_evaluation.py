@@ -213,7 +213,7 @@ def test_a_rise_of_a_fifth_over_the_last_half_is_found(evaluations: int, sigma: 
 values = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([0.0, -0.0, 1.0, 1e300, -1e300, 5e-324])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     columns=st.dictionaries(
         st.sampled_from(
@@ -236,7 +236,7 @@ def test_no_frame_crashes_a_rule(columns: dict[str, list[float]], stride: int, o
                     assert seen.first_step <= seen.flagged_step <= seen.last_step
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     turn=st.integers(3, 20),

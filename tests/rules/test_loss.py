@@ -358,7 +358,7 @@ class TestLevels:
         assert run_rule("TP209", make_frame(loss=noisy([40.0] * 45 + [9.0] * 55), objective="lm")) == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     loss=st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=0, max_size=90),
     grads=st.lists(st.sampled_from([0.0, 1.0, 1e300, math.nan, math.inf]), max_size=90),

@@ -156,7 +156,7 @@ def frames(draw: st.DrawFn) -> Frame:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(frames())
 def test_no_rule_crashes_on_any_frame(frame: Frame) -> None:
     for _, seen in sightings(frame):
