@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from trainproof.readers.console.text import MOST_RECORD_BYTES
+
 #: words of metrics and counters; a line without any is no record and no headline
 _WORDS = b"oss|ost|xent|nll|core|cc|eward|eturn|auc|AUC|rmse|RMSE|ppl|rror|F1|f1|erplex|ntropy|poch|POCH|tep|STEP|iter|Iter|ITER|ound|pdate|pisode"
 _NUMBER_NEXT = rb"(?=[-+]?(?:\.?\d|nan\b|inf\b))"
@@ -77,7 +79,19 @@ _REWRITES: tuple[tuple[tuple[bytes, ...], re.Pattern[bytes], bytes], ...] = (
 
 
 def as_fields(text: bytes) -> bytes:
-    """`text` with the usual spellings of fields for those that are not."""
+    """`text` with the usual spellings of fields for those that are not, in the lines that may have a metric or a counter.
+
+    The others, all of most texts that are no logs, cost next to nothing.
+    """
+    lines = text.split(b"\n")
+    at = [i for i, line in enumerate(lines) if _MAY_MEASURE.search(line) and len(line) <= MOST_RECORD_BYTES]
+    spelled = _spelled(b"\n".join([lines[i] for i in at])).split(b"\n")
+    for i, line in zip(at, spelled, strict=bool(at)):
+        lines[i] = line
+    return b"\n".join(lines)
+
+
+def _spelled(text: bytes) -> bytes:
     if not text.isascii():
         text = _WIDE_TEXT.sub(lambda match: _ENCODED[match[0]], _EPOCH_NUMBER.sub(rb" epoch \1 ", text))
     for marks, pattern, instead in _REWRITES:
