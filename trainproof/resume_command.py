@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from trainproof.apart import Subject, judge_apart
 from trainproof.api import read
 from trainproof.command import Options, check_outputs, finish, settings_of
@@ -57,7 +59,12 @@ def judged_resume(
     facts: dict[str, str | int | float | bool] = {"resumed by": own, "interrupted at": at}
     facts |= {f"{o.scenario.name} resume": "exact" if o.exact else "not exact" for o in outcomes}
     subject = Subject(target.named, "job", "resumed", steps, 1, steps, facts, repeat)
-    return judge_apart("experiment", Experiment(at, tuple(outcomes)), subject, rules, ("TP707",).__contains__), outcomes
+    report = judge_apart("experiment", Experiment(at, tuple(outcomes)), subject, rules, ("TP707",).__contains__)
+    if all(outcome.exact for outcome in outcomes):
+        where = ", ".join(outcome.scenario.name for outcome in outcomes)
+        told = f"EXACT: interrupted at step {at} ({where}) and resumed from {own}, the run came out bit for bit"
+        report = msgspec.structs.replace(report, reason=told)
+    return report, outcomes
 
 
 def run_resume(
@@ -175,6 +182,10 @@ def run_check(job: str, steps: int, given: tuple[str, ...], shared: Mapping[str,
     run = judge_apart(
         "experiment", seen, Subject(job, "job", "repeated", count, 1, steps, {}, repeat), rules, ("TP109",).__contains__
     )
+    if mismatch is None:
+        run = msgspec.structs.replace(
+            run, reason=f"REPEATABLE: {count} micro-batches came out bit for bit the same twice"
+        )
     return finish(report_of([run], "record-check"), options, (job,))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import trainproof
+from tests.commands import Run, runner
 from tests.replay import jobs
 from trainproof.errors import InputError, UsageError
 from trainproof.experiments import Outcome
@@ -15,9 +18,11 @@ from trainproof.replay import demo
 from trainproof.replay.checking import check
 from trainproof.replay.job import Target
 from trainproof.replay.resuming import MATRIX, resume_outcomes
+from trainproof.replay.runner import Runner
 from trainproof.resume_command import job_settings, repeated
 
 frameworks = pytest.mark.frameworks
+run = pytest.fixture(runner)
 
 
 def target(name: str, **settings: str) -> Target:
@@ -82,6 +87,29 @@ def test_record_check_names_the_first_difference() -> None:
     assert mismatch is not None
     assert (mismatch.step, mismatch.tensor) == (0, "model.0.weight")
     assert "seed" in mismatch.cause
+
+
+@frameworks
+def test_what_holds_is_said(run: Run) -> None:
+    job = f"{demo.__file__}:make"
+    checked = run("record-check", job, "--steps", "2", "--no-html")
+    assert (checked.code, "REPEATABLE: 4 micro-batches came out bit for bit the same twice" in checked.out) == (0, True)
+    resumed = run("resume", job, "--steps", "4", "--at", "2", "--no-html")
+    told = "EXACT: interrupted at step 2 (boundary, mid-accumulation) and resumed from its declared state"
+    assert (resumed.code, told in " ".join(resumed.out.split())) == (0, True)
+
+
+@frameworks
+def test_a_loss_may_come_with_its_graph() -> None:
+    import torch
+
+    loss = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
+    job = SimpleNamespace(batches=lambda _: iter([1]), step=lambda _: loss)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        done = Runner(job).micro_step()
+    assert done is not None
+    assert done[1].loss == 0.1
 
 
 @frameworks

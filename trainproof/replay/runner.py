@@ -58,7 +58,7 @@ class Runner:
             raise
         except Exception as error:
             raise InputError(f"the job failed at micro-batch {self.cursor}: {described(error)}") from error
-        result = said if isinstance(said, StepResult) else StepResult(float(said))
+        result = said if isinstance(said, StepResult) else StepResult(_number(said))
         self.cursor += 1
         self.step += result.updated
         return batch, result
@@ -84,7 +84,7 @@ class Runner:
                 self.step,
                 self.cursor,
                 result.updated,
-                float(result.loss),
+                _number(result.loss),
                 self.lr,
                 self.ids(self.cursor - 1),
                 digest(batch),
@@ -108,7 +108,7 @@ class Runner:
             raise InputError("the job has no evaluate(), which tells the held-out loss")
         kept = capture_rng()
         try:
-            value = float(told())
+            value = _number(told())
         except Exception as error:
             raise InputError(f"the job's evaluate() failed after step {self.step}: {described(error)}") from error
         restore_rng(kept)
@@ -206,3 +206,8 @@ def copied(value: Any) -> Any:
     if hasattr(value, "clone") and hasattr(value, "detach"):
         return value.detach().clone()
     return value
+
+
+def _number(value: Any) -> float:
+    """What a job gives as a loss: a number, or a tensor or array of one, with its graph or without."""
+    return float(value.item() if hasattr(value, "item") else value)
