@@ -163,6 +163,12 @@ def test_the_last_of_several_is_compared_with_the_first(tmp_path: Path) -> None:
     )
 
 
+def test_a_run_that_keeps_its_checkpoints_in_a_folder_of_that_name(tmp_path: Path) -> None:
+    for step in (20, 40):
+        save_safetensors(tmp_path / "run" / "checkpoints" / f"epoch={step}.safetensors", weights(step))
+    assert len(inspect_checkpoint(str(tmp_path / "run"), None, Settings())) == 2
+
+
 def unchanged(tmp_path: Path, trained: int, frozen: tuple[str, ...] = (), step: int = 200) -> RunReport:
     """Of three parameters the embedding did not move; the optimizer holds `trained` of them."""
     old, new = weights(0), weights(1)

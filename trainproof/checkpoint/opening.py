@@ -55,6 +55,8 @@ def _folder(path: Path) -> list[Checkpoint]:
     if several:
         return several
     files = sorted(child for child in path.iterdir() if child.suffix in ENDINGS and child.is_file())
+    if not files and (path / "checkpoints").is_dir():  # of a recording, or of a Lightning run
+        return _folder(path / "checkpoints")
     if not files:
         raise InputError(f"no checkpoint in this folder; expected {', '.join(ENDINGS)}, or a folder of a Trainer")
     return [_file(file) for file in files]
