@@ -89,9 +89,8 @@ class Guardian:
         self._often = Often()
         self._screens = Screens(self._settings.thresholds, self._standing, self._rules.values())
         self._stopped_by: tuple[Finding, ...] = ()
-        self._waits: dict[
-            int, int
-        ] = {}  # flagged step of a loss that may come back -> records that there were when it failed
+        #: flagged step of a loss that may come back -> records that there were when it failed
+        self._waits: dict[int, int] = {}
         self._runs = 1
         self._judged = False
 
