@@ -25,9 +25,8 @@ class RateScreen:
         self._last_step: int | None = None
         self._count = self._streak = 0
         self._zeros = self._zero_steps = 0.0
-        self._low: dict[
-            float, tuple[int, int]
-        ] = {}  # level -> the step and the record at which the rate came down to it
+        #: level -> the step and the record at which the rate came down to it
+        self._low: dict[float, tuple[int, int]] = {}
 
     def declare(self, total: float | None, warmup: float | None) -> None:
         """The steps that are planned, and those of the warm-up."""

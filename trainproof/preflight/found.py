@@ -134,9 +134,8 @@ class Found:
         self._tables = {name: _in_order(columns) for name, columns in whole.tables.items()}
         self._memo: dict[str, Any] = {}
         self.names_all = options.keep > MOST_EXAMPLES
-        self.rejected: dict[
-            str, dict[int, str]
-        ] = {}  # code -> place -> why, of what was told; only where all are named
+        #: code -> place -> why, of what was told; only where all are named
+        self.rejected: dict[str, dict[int, str]] = {}
 
     def places(self, code: str) -> Places:
         """Where a collector found what `code` is about."""
