@@ -20,7 +20,6 @@ from trainproof.errors import FormatError
 from trainproof.frame import Ints
 from trainproof.names import EPOCH_NAMES, EVAL_PREFIXES, STEP_NAMES, higher_is_better, looks_like_metric, plain, resolve
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.columns import Batch, cells_of, columns_of
 from trainproof.readers.json_list import span_of
 from trainproof.readers.records import RecordSink
 from trainproof.readers.source import LogInput
@@ -198,10 +197,9 @@ def _is_sparse(name: str) -> bool:
 
 def _give(records: Sequence[Mapping[str, object]], starts: Ints, lines: Mapping[str, Ints], out: FrameBuilder) -> None:
     sink = RecordSink(out)
-    sink.learn(records)
 
     def line_of(name: str, rows: Ints | None) -> Ints:
         return lines[name] if name in lines else starts if rows is None else starts[rows]
 
-    sink.give(Batch(starts, columns_of(cells_of(records), len(records), line_of, sink.step_key)))
+    sink.give_records(records, starts, line_of)
     sink.finish()

@@ -12,7 +12,7 @@ from trainproof.facts import canonical_fact
 from trainproof.frame import Floats, Ints
 from trainproof.names import EPOCH_NAMES, plain, step_name
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.columns import Batch
+from trainproof.readers.columns import Batch, LineOf, cells_of, columns_of
 from trainproof.readers.values import LARGEST_STEP, SMALLEST_STEP, as_float, as_step, flatten
 
 #: records from which it is decided what numbers them
@@ -57,6 +57,16 @@ class RecordSink:
         self.step_key = step_name(moving or counting)
         if self.step_key is not None and self._is_epoch(self.step_key) and not _counts(self.step_key, records):
             self.step_key = None
+
+    def give_records(self, records: Sequence[Mapping[str, object]], lines: Ints, line_of: LineOf | None = None) -> None:
+        """As `give`, of decoded records, from which it is learned what numbers them. lines: the line of each, shape (records,); line_of:
+        those of a metric's values, where they are others."""
+
+        def own(_: str, rows: Ints | None) -> Ints:
+            return lines if rows is None else lines[rows]
+
+        self.learn(records)
+        self.give(Batch(lines, columns_of(cells_of(records), len(records), line_of or own, self.step_key)))
 
     def give(self, batch: Batch) -> None:
         """Take the points of a batch; records without any number beside the step are dropped, each with the reason."""

@@ -18,7 +18,6 @@ import numpy as np
 
 from trainproof.names import step_name
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.columns import Batch, cells_of, columns_of
 from trainproof.readers.console.text import cleaned, pieces
 from trainproof.readers.records import RecordSink
 from trainproof.readers.source import LogInput
@@ -37,9 +36,8 @@ class BoxReader:
     description = "stable-baselines3, OpenAI baselines: the boxes on the console"
 
     def sniff(self, head: bytes) -> float:
-        text = cleaned(head)
         boxes = _Boxes()
-        for line, row in enumerate(text.split(b"\n")):
+        for line, row in enumerate(cleaned(head).split(b"\n")):
             boxes.take(line, row)
         known = sum(step_name(name.rpartition("/")[2] for name in record) is not None for _, record in boxes.records)
         return 0.85 if known >= SNIFFED_BOXES else 0.0
@@ -48,9 +46,9 @@ class BoxReader:
         out.facts.declare("objective", "rl", "the format")
         sink = RecordSink(out)
         boxes = _Boxes()
-        for (text, numbers), soft in pieces(log):
+        for block, soft in pieces(log):
             out.soft(soft)
-            for line, row in zip(numbers.tolist(), text.split(b"\n"), strict=False):
+            for line, row in block.rows():
                 boxes.take(line, row)
             _give(boxes, sink)
         sink.finish()
@@ -90,10 +88,5 @@ def _give(boxes: _Boxes, sink: RecordSink) -> None:
     records = [record for _, record in boxes.records]
     if sink.step_key is None:
         sink.step_key = next((name for name in _COUNTERS if any(name in record for record in records)), None)
-    sink.learn(records)
-    lines = np.array([line for line, _ in boxes.records], np.int64)
-    columns = columns_of(
-        cells_of(records), len(records), lambda _, rows: lines if rows is None else lines[rows], sink.step_key
-    )
-    sink.give(Batch(lines, columns))
+    sink.give_records(records, np.array([line for line, _ in boxes.records], np.int64))
     boxes.records.clear()

@@ -12,10 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from trainproof.frame import Ints
 from trainproof.names import EVAL_PREFIXES, looks_like_metric, plain, step_name
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.columns import Batch, Column, cells_of, columns_of
 from trainproof.readers.console.text import cleaned, pieces
 from trainproof.readers.records import RecordSink
 from trainproof.readers.source import LogInput
@@ -42,21 +40,16 @@ class RuledReader:
     def read(self, log: LogInput, out: FrameBuilder) -> None:
         sink = RecordSink(out)
         tables = _Tables()
-        for (text, numbers), soft in pieces(log):
+        for block, soft in pieces(log):
             out.soft(soft)
-            for line, row in zip(numbers.tolist(), text.split(b"\n"), strict=False):
+            for line, row in block.rows():
                 tables.take(line, row)
             if tables.records:
                 records = [record for _, record in tables.records]
                 lines = np.array([line for line, _ in tables.records], np.int64)
-                sink.learn(records)
-                sink.give(Batch(lines, _columns(records, lines, sink.step_key)))
+                sink.give_records(records, lines)
                 tables.records.clear()
         sink.finish()
-
-
-def _columns(records: Sequence[dict[str, object]], lines: Ints, step_key: str | None) -> dict[str, Column]:
-    return columns_of(cells_of(records), len(records), lambda _, rows: lines if rows is None else lines[rows], step_key)
 
 
 class _Tables:

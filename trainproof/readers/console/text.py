@@ -52,6 +52,10 @@ class Block(NamedTuple):
             at = end + 1
             line += 1
 
+    def rows(self) -> Iterator[tuple[int, bytes]]:
+        """Each line with its number."""
+        return zip(self.numbers.tolist(), self.text.split(b"\n"), strict=False)
+
     def cut(self, span: Span) -> tuple[Block, Block]:
         """The lines up to that of `span`, and those after it."""
         byte, line = span.end + 1, span.line + 1
