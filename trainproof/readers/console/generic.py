@@ -24,7 +24,7 @@ from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.console.engine import LOSS, ConsoleReader, Reading
 from trainproof.readers.console.fields import COUNTERS, STRICT_FIELD, Cells, columns_of, fields_of
 from trainproof.readers.console.line import Batch, Line
-from trainproof.readers.console.spellings import as_fields
+from trainproof.readers.console.spellings import LOSS_MARKS, METRIC_MARKS, as_fields
 from trainproof.readers.console.text import Block, Piece, Span, cleaned, pieces
 from trainproof.readers.source import LogInput
 
@@ -38,9 +38,6 @@ LEARNED_LINES = 2000
 STANDING_SHARE = 0.1
 #: headlines a record, at least and at most, for the headlines to count the records
 HEADLINES = (0.8, 1.25)
-#: what the lines of losses hold, and those of other metrics
-_LOSS_MARKS = (b"oss", b"ost", b"xent", b"nll")
-_METRIC_MARKS = (b"eward", b"eturn", b"core", b"cc", b"AUC", b"auc", b"rmse", b"RMSE", b"ppl", b"error", b"F1", b"f1")
 _LOSS = re.compile(
     r"(?:\A|[ _])(?:xent|cross[ _-]?entropy|nll)\Z|\A(?:(?:avg|average|mean|total|train)[ _])?cost\Z", re.IGNORECASE
 )
@@ -189,11 +186,11 @@ def _first_blocks(log: LogInput) -> Iterator[Block]:
 
 def _plan(blocks: list[Block]) -> Plan | None:
     """What the lines share; None when too few of them share a metric and what counts them."""
-    losses = _found(blocks, _LOSS_MARKS, _is_loss)
+    losses = _found(blocks, LOSS_MARKS, _is_loss)
     return (
         _counted(losses)
         or _uncounted(losses, blocks)
-        or _counted(_found(blocks, _METRIC_MARKS, lambda name: higher_is_better(name) is not None))
+        or _counted(_found(blocks, METRIC_MARKS, lambda name: higher_is_better(name) is not None))
     )
 
 

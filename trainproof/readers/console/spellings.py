@@ -12,8 +12,25 @@ import re
 
 from trainproof.readers.console.text import MOST_RECORD_BYTES
 
-#: words of metrics and counters; a line without any is no record and no headline
-_WORDS = b"oss|ost|xent|nll|core|cc|eward|eturn|auc|AUC|rmse|RMSE|ppl|rror|F1|f1|erplex|ntropy|poch|POCH|tep|STEP|iter|Iter|ITER|ound|pdate|pisode"
+#: what the lines of losses hold, and those of other metrics
+LOSS_MARKS = (b"oss", b"ost", b"xent", b"nll")
+METRIC_MARKS = (b"eward", b"eturn", b"core", b"cc", b"AUC", b"auc", b"rmse", b"RMSE", b"ppl", b"error", b"F1", b"f1")
+#: what lines with other spellings of them hold, and those with a counter
+_OTHER_MARKS = (
+    b"rror",
+    b"erplex",
+    b"ntropy",
+    b"poch",
+    b"POCH",
+    b"tep",
+    b"STEP",
+    b"iter",
+    b"Iter",
+    b"ITER",
+    b"ound",
+    b"pdate",
+    b"pisode",
+)
 _NUMBER_NEXT = rb"(?=[-+]?(?:\.?\d|nan\b|inf\b))"
 _COUNTER = rb"(?:global[ _])?(?:step|iteration|iter|epoch|batch|update|episode)"
 #: characters of East Asian keyboards, and the words for what is measured
@@ -35,7 +52,10 @@ _WIDE = {
 }
 _ENCODED = {wide.encode(): plain.encode() for wide, plain in _WIDE.items()}
 _WIDE_TEXT = re.compile(b"|".join(map(re.escape, _ENCODED)))
-_MAY_MEASURE = re.compile(rb"(?:" + _WORDS + b"|" + b"|".join(map(re.escape, _ENCODED)) + rb"|\xe7\xac\xac)")
+#: a line without any is no record and no headline; the last begins the number of an epoch in Chinese
+_MAY_MEASURE = re.compile(
+    b"|".join(map(re.escape, (*LOSS_MARKS, *METRIC_MARKS, *_OTHER_MARKS, *_ENCODED, "第".encode())))
+)
 _EPOCH_NUMBER = re.compile("第 ?([0-9]{1,9}) ?(?:轮|个?epoch)".encode())
 _SOURCE_LINE = re.compile(rb"\b[\w./-]{1,80}\.(?:py|cc?|cpp|cu|java|lua|jl|go|rs):\d{1,6}")
 _ABBREVIATED = re.compile(rb"\b((?i:val|avg|ave|acc|train|valid|std))\.(?: (?=[A-Za-z])|(?=loss\b))")
