@@ -63,10 +63,10 @@ def _instrumented(own: BisectOptions) -> tuple[dict[str, Any], Experiment]:
     """The answer, or, where the run does not come out as it was recorded, the mismatch that is itself the finding."""
     tape = Tape(Path(own.run))
     if not tape.evaluations or not tape.checkpoints():
-        told = "--eval-every and --checkpoint-every"
+        options = "--eval-every and --checkpoint-every"
         if tape.script is not None:
-            told = "checkpoint_every=..., and call evaluated(eval_loss=...) of the Recorder"
-        raise UsageError(f"{own.run}: has no evaluations or no checkpoints; record with {told}")
+            options = "checkpoint_every=..., and call evaluated(eval_loss=...) of the Recorder"
+        raise UsageError(f"{own.run}: has no evaluations or no checkpoints; record with {options}")
     segment = all_of(tape)
     with kept_batches(tape, own.job) as kept:
         return _searched(own, tape, segment, kept)

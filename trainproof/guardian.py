@@ -350,10 +350,8 @@ def _rank() -> int:
 def _numbers(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """The names and values of the metrics that are single numbers: tensors and numpy scalars too, texts and truth values not."""
     if PLAIN.issuperset(map(type, metrics.values())):
-        try:
+        with suppress(OverflowError):  # some integer is too large
             return tuple(metrics), tuple(map(float, metrics.values()))
-        except OverflowError:  # some integer is too large
-            return _those_that_are(metrics)
     return _those_that_are(metrics)
 
 

@@ -23,16 +23,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
         *("loss", "loss_step", "total_loss", "lm_loss", "reduced_train_loss", "crossentropyloss", "batch_loss"),
         *("loss/train", "loss_train", "loss/loss", "loss/total", "loss/total_loss", "loss_total", "trl"),
         *("avg_loss", "mean_loss", "running_loss", "loss_avg", "loss_epoch", "epoch_loss", "loss_vae"),
-        *(
-            "average_loss",
-            "avg.loss",
-            "step_loss",
-            "avr_loss",
-            "loss/average",
-            "loss/current",
-            "xent",
-            "cross_entropy",
-        ),
+        *("average_loss", "avg.loss", "step_loss", "avr_loss", "loss/average", "loss/current", "xent", "cross_entropy"),
         *("logloss", "binary_logloss", "multi_logloss", "mlogloss"),
     ),
     "lr": ("lr", "learning_rate", "current_lr", "lr_current", "cur_lr"),
@@ -68,14 +59,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
     "reward": (
         *("reward", "rewards/mean", "rollout/ep_rew_mean", "ep_rew_mean", "eprewmean", "episode_reward"),
-        *(
-            "return",
-            "episode_return",
-            "mean_reward",
-            "objective/rlhf_reward",
-            "critic/rewards/mean",
-            "episode_reward_mean",
-        ),
+        *("return", "episode_return", "mean_reward", "objective/rlhf_reward", "critic/rewards/mean"),
+        *("episode_reward_mean",),
         *("env_runners/episode_return_mean", "env_runners/episode_reward_mean", "averageepret", "episodic_return"),
         *("charts/episodic_return", "average_reward", "avg_reward", "total_reward", "ep_reward", "average_return"),
         *("episode/score", "episode_score", "rew", "average_score"),
@@ -100,14 +85,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }
 #: losses of held-out data, best first: `<prefix><name>` for each of EVAL_PREFIXES, then these
 _EVAL_LOSSES = (
-    "loss",
-    "avg_loss",
-    "total_loss",
-    "loss_epoch",
-    "epoch_loss",
-    "mean_loss",
-    "average_loss",
-    "crossentropyloss",
+    *("loss", "avg_loss", "total_loss", "loss_epoch", "epoch_loss", "mean_loss", "average_loss", "crossentropyloss"),
 )
 _OTHER_EVAL_LOSSES = (
     *(

@@ -233,7 +233,8 @@ def spike_not_recovered(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
 
     False positives
     A published 104-billion-parameter run needed about 2,000 steps to come back, so FAIL says "not recovered yet". An episode that
-    came back later is at most WARN, and so is one at which a part of the loss was switched on (see TP203). A curriculum or data change that keeps the loss higher on purpose fires: declare phases apart.
+    came back later is at most WARN, and so is one at which a part of the loss was switched on (see TP203). A curriculum or data change
+    that keeps the loss higher on purpose fires: declare phases apart.
 
     What to try
     Restart before the spike with those batches skipped; lower the rate.
@@ -247,10 +248,8 @@ def spike_not_recovered(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
             continue
         still = episode.stop >= len(loss)
         fail_after = unrecovered_records(frame, loss, t)
-        severity = FAIL if still and length >= fail_after else WARN
         part = switched_on(frame, loss, max(0, episode.begin - 5), episode.flagged)
-        if part:
-            severity = WARN
+        severity = FAIL if still and length >= fail_after and not part else WARN
         flagged = episode.flagged + (fail_after if severity is FAIL else t.unrecovered_warn_records) - 1
         now = stats.median(loss.value[-5:])
         came = f"it stands at {now:.4g} at the end" if still else f"it came back at step {loss.step[episode.stop]}"
