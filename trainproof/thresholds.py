@@ -811,7 +811,8 @@ class DataThresholds(msgspec.Struct, frozen=True):
     # TPD006 field-type. Source: convention (a field that changes its type often is meant to).
     type_rare: float = 0.1  # a type that fewer of the records have
 
-    # TPD106 mixed-script-words, TPD117 decomposed-characters, TPD232 digits, TPD233 abbreviations. Source: convention.
+    # TPD106 mixed-script-words, TPD114 empty-answer, TPD117 decomposed-characters, TPD129 template-tokens, TPD232 digits, TPD233 abbreviations.
+    # Source: convention.
     odd_rare: float = 0.2  # a share from which on it is how the data is
 
     # TPD108 exact-duplicates. Source: convention.

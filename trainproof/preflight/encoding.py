@@ -17,7 +17,7 @@ from trainproof.preflight.inputs import plan_of
 from trainproof.preflight.rows import rows_of
 from trainproof.preflight.templates import Rendering, rendering_of
 from trainproof.preflight.tokens import Tokenizer, declared, read_tokenizer, spelled
-from trainproof.preflight.turns import layout_of, sample_of
+from trainproof.preflight.turns import FIELDS, layout_of, sample_of
 
 #: texts that are encoded; more tell nothing new
 MOST_TEXTS = 50_000
@@ -77,7 +77,8 @@ def _texts(paths: Sequence[str]) -> Iterator[Named]:
         for row, record, _ in rows_of(file.path, plan.formats[piece.file], piece):
             if isinstance(record, str):
                 yield file.path, row, record, None
-            elif isinstance(record, dict) and (layout := layout_of(frozenset(record))) is not None:
+            elif isinstance(record, dict):
+                layout = layout_of(frozenset(record)) or (FIELDS, ())
                 yield from ((file.path, row, turn.text, None) for turn in sample_of(record, *layout).turns)
 
 

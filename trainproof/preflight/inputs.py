@@ -6,14 +6,15 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trainproof.errors import InputError, UsageError
 from trainproof.preflight.clips import clips_of, manifest_kind, sounds_below
 from trainproof.preflight.found import DataFile, Options
+from trainproof.preflight.loose import strings_of
 from trainproof.preflight.rows import PACKED_ENDINGS, RECORD_ENDINGS, Piece, format_of, pieces_of, rows_of
 from trainproof.preflight.stores import Stored, path_of, walked
-from trainproof.preflight.turns import KINDS, layout_of
+from trainproof.preflight.turns import FIELDS, KINDS, layout_of
 
 #: what a file or folder of the evaluation side is called
 HELD_OUT = ("valid", "validation", "val", "dev", "test", "eval", "heldout")
@@ -24,6 +25,8 @@ CLIPS = 200
 MANIFESTS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".arrow")
 #: records that are looked at to tell the kind
 PROBED = 64
+#: the field of records that were tokenised before
+_IDS = "input_ids"
 
 
 class Plan(NamedTuple):
@@ -73,6 +76,8 @@ def plan_of(paths: Sequence[str], held_out: Sequence[str], kind: str | None, opt
     if not pieces:
         raise InputError(problems[0][1] if problems else f"{paths[0]}: no data files")
     found_kind, layout = _probe(files, formats, pieces)
+    if layout == FIELDS and kind not in (None, "text"):
+        layout = None  # its records are to have roles or sides
     return Plan(kind or found_kind, layout, tuple(files), tuple(formats), tuple(pieces), options, tuple(problems))
 
 
@@ -163,15 +168,30 @@ def is_held_out(path: str) -> bool:
 
 
 def _probe(files: Sequence[DataFile], formats: Sequence[str], pieces: Sequence[Piece]) -> tuple[str, str | None]:
-    """(kind, layout) that most of the first records have."""
+    """(kind, layout) that most of the first records have. Raises InputError for token ids without texts."""
     counts: dict[str, int] = {}
     for piece in pieces[:4]:
         try:
             for _, record, _ in islice(rows_of(files[piece.file].path, formats[piece.file], piece), PROBED):
-                found = layout_of(frozenset(record)) if isinstance(record, dict) else None
-                layout = found[0] if found else "text" if isinstance(record, str) else ""
+                layout = _layout(record)
                 counts[layout] = counts.get(layout, 0) + 1
         except InputError:
             continue
     layout = max(counts, key=counts.__getitem__, default="")
+    if layout == _IDS:
+        raise InputError(
+            f"{files[0].path}: records of token ids without texts; give the texts, or a batch of the ids to `trainproof objective`"
+        )
     return KINDS.get(layout, "text"), layout or None
+
+
+def _layout(record: Any) -> str:
+    """The layout of a record; nothing where there is no text in it."""
+    if isinstance(record, str):
+        return "text"
+    if not isinstance(record, dict):
+        return ""
+    found = layout_of(frozenset(record))
+    if found:
+        return found[0]
+    return FIELDS if strings_of(record) else _IDS if _IDS in record else ""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -23,6 +25,8 @@ PIECE_BYTES = 8 * 1024 * 1024
 BLOCK_BYTES = 128 * 1024
 #: a cell of a table may not be longer
 MOST_CELL_CHARACTERS = 16 * 1024 * 1024
+#: characters of a column's name; a first row with longer ones is a row
+MOST_NAME = 60
 #: files in a folder that hold records; others are passed over
 RECORD_ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
 PACKED_ENDINGS = (".gz", ".zst", ".xz")
@@ -43,6 +47,8 @@ _BINARY = (
     b"\x80\x04",
     b"\0\0\0\0",
 )
+#: what a file that is called a text begins with if it is JSON; others have brackets too
+_JSON_HEAD = re.compile(rb'\{\s*"|\[\s*["{]')
 _PACKED = (b"\x1f\x8b", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 
 
@@ -105,6 +111,8 @@ def format_of(path: str) -> str:
         raise InputError(f"{path}: a binary file without records; expected {', '.join(RECORD_ENDINGS)}, also packed")
     text = head.lstrip()
     first = text.split(b"\n", 1)[0].strip()
+    if ".txt" in Path(path).suffixes and not _JSON_HEAD.match(text):
+        return _table_format(text, path)
     if text[:1] == b"{":
         return "json" if first == b"{" or not _is_record(first) else "jsonl"
     if text[:1] == b"[":
@@ -329,14 +337,20 @@ def _table_rows(path: str, delimiter: str) -> Iterator[Row]:
     text = _whole(path)
     decoded = text.decode("utf-8", "replace")
     damaged = "\ufffd" in decoded and b"\xef\xbf\xbd" not in text
+    head = decoded.partition("\n")[0]
+    if delimiter not in head:
+        delimiter = next((other for other in ",;\t" if other in head), delimiter)
     reader = csv.reader(
         io.StringIO(decoded, newline=""),
         delimiter=delimiter,
-        quoting=csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE,
+        quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
     )
     try:
         names = next(reader, [])
-        for cells in reader:
+        first: list[list[str]] = []
+        if any(cell.isdigit() or len(cell) > MOST_NAME for cell in names):  # no names, but a row
+            first, names = [names], [f"column {i}" for i in range(1, len(names) + 1)]
+        for cells in chain(first, reader):
             if not cells:
                 continue
             if len(cells) != len(names):

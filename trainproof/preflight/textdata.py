@@ -18,6 +18,7 @@ from trainproof.preflight.screens import screen
 from trainproof.preflight.sieve import suspects
 from trainproof.preflight.texts import Kept, Texts
 from trainproof.preflight.turns import (
+    FIELDS,
     KINDS,
     LABELS,
     Conversation,
@@ -143,7 +144,7 @@ class TextCollector:
         self._texts.add(places, turns, counts, [count - 1 for count in counts], answers)
 
     def _record(self, place: int, record: dict[str, Any]) -> None:
-        found = layout_of(frozenset(record))
+        found = layout_of(frozenset(record)) or ((FIELDS, ()) if self.layout == FIELDS else None)
         self._shape((place,), shape_of(record))
         if found is None or (self.layout is not None and found[0] != self.layout and KINDS[found[0]] != self.kind):
             self.out.hit("TPD005", place, f"fields {', '.join(map(str, list(record)[:8]))}")
@@ -179,10 +180,9 @@ class TextCollector:
             if self.kind == "text":
                 out.hit("TPD101", place)
             return
-        if answer:
+        if answer and asked:  # else it may be a whole conversation in one text
             self._head(place, answer)
-            if asked:
-                self._echo(place, turns[asked - 1], answer)
+            self._echo(place, turns[asked - 1], answer)
         self._loop(place, answer or (text if self.kind == "text" else ""))
         self._size += len(text)
         self._texts.add([place], turns, [len(turns)], [asked if any(map(str.strip, turns[:asked])) else 0], [answer])

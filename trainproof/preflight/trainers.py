@@ -29,7 +29,7 @@ class Trainer(NamedTuple):
     labels: tuple[Limit, ...] = ()
     unit: str = "tokens"
     added: int = 0  # tokens that the trainer adds to every label
-    layouts: frozenset[str] | None = None  # that it reads; None: it is told which
+    fields: tuple[tuple[str, ...], ...] = ()  # that it reads, one choice or another; none: it is told which
     alternate: bool = False  # leaves out conversations that do not alternate
     keeps_answer: bool = False  # an answer is never cut off as a whole
     unknown: bool = False  # leaves out labels with unknown tokens
@@ -74,7 +74,7 @@ TRAINERS = {
     "trl-sft": Trainer(
         ("text", "chat"),
         labels=(Limit(CUTS, most=1024),),
-        layouts=frozenset({"text", "messages", "sharegpt", "prompt-completion"}),
+        fields=(("messages",), ("conversations",), ("prompt", "completion"), ("text",)),
     ),
     # axolotl-ai-cloud/axolotl: sequence_len = 512, excess_length_strategy = drop, min_sample_len = 2.
     "axolotl": Trainer(

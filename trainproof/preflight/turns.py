@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
+
+from trainproof.preflight.loose import media_of, shown_part, strings_in, strings_of
 
 #: role names of the datasets in use -> ours
 ROLES = {
@@ -17,11 +20,12 @@ ROLES = {
     **dict.fromkeys(("function_call", "tool_call"), "call"),
 }
 #: fields beside the turns that checks look at
-LABELS = ("label", "labels", "category", "class")
-ASIDE = (*LABELS, "tools")
+LABELS = ("label", "labels", "class")
+MEDIA = ("image", "images", "video", "videos", "audio", "audios")
+ASIDE = (*LABELS, *MEDIA, "tools")
 #: layout -> the fields that make it, in the order in which they are looked for; the last one of a pair is the answer
 LAYOUTS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "preference": (("chosen", "rejected"),),
+    "preference": (("chosen", "rejected"), ("preferred_output", "non_preferred_output"), ("response_j", "response_k")),
     "messages": (("messages",),),
     "sharegpt": (("conversations",), ("conversation",)),
     "alpaca": (("instruction", "output"), ("instruction", "response")),
@@ -34,7 +38,16 @@ LAYOUTS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("input", "output"),
     ),
     "text": (("text",), ("content",), ("sentence",)),
+    "segments": (("segments",),),
+    "prompt": (("prompt",),),
 }
+#: records with texts in fields of no layout above; as a layout of data, never of one record among others
+FIELDS = "fields"
+#: texts of turns of the assistant that call a tool
+_CALL = re.compile(
+    r"tool_call|function_call|<function=|\[TOOL_CALLS\]|<\|python_tag\||<invoke|^\s*[\[{]|```|\bAction:|<(?:code|search|execute)",
+    re.MULTILINE,
+)
 KINDS = {
     "preference": "preference",
     "messages": "chat",
@@ -42,6 +55,9 @@ KINDS = {
     "alpaca": "chat",
     "prompt-completion": "chat",
     "text": "text",
+    "segments": "text",
+    "prompt": "text",
+    FIELDS: "text",
 }
 
 
@@ -129,15 +145,34 @@ def layout_of(fields: frozenset[str]) -> tuple[str, tuple[str, ...]] | None:
 
 
 def sample_of(record: Mapping[str, Any], layout: str, names: tuple[str, ...]) -> Sample:
-    """The record as turns."""
+    """The record as turns; a picture or a sound beside them is a part of the first one, by its hash."""
+    sample = _sample_of(record, layout, names)
+    shown = media_of(record, MEDIA)
+    if not shown or not sample.turns:
+        return sample
+    first = sample.turns[0]
+    other = sample.other and [first._replace(text=f"{shown}\n{sample.other[0].text}"), *sample.other[1:]]
+    return sample._replace(turns=[first._replace(text=f"{shown}\n{first.text}"), *sample.turns[1:]], other=other)
+
+
+def _sample_of(record: Mapping[str, Any], layout: str, names: tuple[str, ...]) -> Sample:
     if layout in ("messages", "sharegpt"):
         return _chat(record[names[0]], bool(record.get("tools")))
     if layout == "preference":
-        return _pair(record)
+        return _pair(record, names)
+    problems: list[tuple[str, str]] = []
     if layout == "text":
-        problems: list[tuple[str, str]] = []
         return Sample([Turn("text", _text(record[names[0]], names[0], problems))], problems)
+    if layout in ("segments", "prompt"):
+        return Sample([Turn("text", _joined(record[names[0]], names[0], problems))], problems)
+    if layout == FIELDS:
+        return Sample([Turn("text", "\n".join(strings_of(record)))], [])
     return _answered(record, layout, names)
+
+
+def _joined(value: Any, name: str, problems: list[tuple[str, str]]) -> str:
+    """A text, or the texts of segments or turns."""
+    return "\n".join(strings_in(value)) if isinstance(value, list) else _text(value, name, problems)
 
 
 def _text(value: Any, name: str, problems: list[tuple[str, str]]) -> str:
@@ -172,22 +207,33 @@ def _answered(record: Mapping[str, Any], layout: str, names: tuple[str, ...]) ->
     return Sample(turns, problems)
 
 
-def _pair(record: Mapping[str, Any]) -> Sample:
+#: where the prompt of a pair may be
+_PROMPTS = ("prompt", "question", "instruction", "input")
+
+
+def _pair(record: Mapping[str, Any], names: tuple[str, ...]) -> Sample:
     sides: list[list[Turn]] = []
     problems: list[tuple[str, str]] = []
-    for name in ("chosen", "rejected"):
+    prompt = next((record[name] for name in _PROMPTS if name in record), None)
+    if prompt is None and isinstance(record[names[0]], dict):
+        prompt = record.get("conversations", record.get("messages"))
+    if isinstance(prompt, dict):
+        prompt = prompt.get("messages")
+    for name in names:
         value = record[name]
         if isinstance(value, list):
-            side = _chat(value, False, asked="prompt" not in record)
+            side = _chat(value, False, asked=prompt is None)
             problems += side.problems
             sides.append(side.turns)
-        elif isinstance(value, dict) and isinstance(value.get("content"), str):
-            sides.append([Turn("assistant", value["content"])])
+        elif isinstance(value, dict):
+            turn = _turn({"role": "assistant", **value}, problems)
+            sides.append([turn] if turn else [])
         else:
             sides.append([Turn("assistant", _text(value, name, problems))])
         if not sides[-1] or not sides[-1][-1].text.strip():
             problems.append(("TPD152", f"{name} is empty"))
-    prompt = record.get("prompt", record.get("question", record.get("instruction")))
+    if isinstance(prompt, str) and isinstance(extra := record.get("input"), str) and extra != prompt:
+        prompt = f"{prompt}\n{extra}"
     asked = [Turn("user", prompt)] if isinstance(prompt, str) else []
     if isinstance(prompt, list):
         asked = _chat(prompt, False, answered=False).turns
@@ -223,7 +269,7 @@ def _turn(message: Any, problems: list[tuple[str, str]]) -> Turn | None:
     if isinstance(content, str):
         text = content
     elif isinstance(content, list):
-        text = "\n".join(str(part.get("text") or "...") if isinstance(part, dict) else str(part) for part in content)
+        text = "\n".join(map(shown_part, content))
     elif content is None:
         text = ""
         if "content" not in message and "value" not in message and not _calls(message):
@@ -239,6 +285,11 @@ def _turn(message: Any, problems: list[tuple[str, str]]) -> Turn | None:
 
 def _calls(message: Mapping[str, Any]) -> bool:
     return bool(message.get("tool_calls") or message.get("function_call") or message.get("reasoning_content"))
+
+
+def _calls_in_text(message: Mapping[str, Any]) -> bool:
+    content = message.get("content") or message.get("value")
+    return isinstance(content, str) and _CALL.search(content) is not None
 
 
 @lru_cache(maxsize=65536)
@@ -293,7 +344,7 @@ def _tool_problems(messages: list[Any]) -> Iterator[tuple[str, str]]:
                     yield "TPD134", f"arguments are no JSON: {arguments[:60]}"
         role = message.get("role") or message.get("from")
         ours = ROLES.get(role) if isinstance(role, str) else None
-        called = called or ours == "call" or _calls(message)
+        called = called or ours == "call" or _calls(message) or _calls_in_text(message)
         if ours == "tool":
             if not called:
                 yield "TPD134", "a tool's result before any call"

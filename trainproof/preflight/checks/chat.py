@@ -142,9 +142,10 @@ def template_tokens(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     The tokenizer reads them as the real markers: a turn ends in the middle of a text. Often data was rendered twice.
 
     False positives
-    Texts about chat templates; data that is rendered on purpose.
+    Texts about chat templates; plain texts that were rendered on purpose, throughout, are told as INFO.
     """
-    yield from found.told("TPD129", WARN, "have markers of a chat template")
+    meant = found.kind == "text" and found.share(len(found.places("TPD129"))) >= t.odd_rare
+    yield from found.told("TPD129", INFO if meant else WARN, "have markers of a chat template", odd_rare=t.odd_rare)
 
 
 @check("TPD130", "answer-repeats-prompt", WARN, *DIALOGUE, fix="Cut the prompt off.")
@@ -168,9 +169,10 @@ def empty_answer(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     It is a placeholder of an export, and is learned as an answer.
 
     False positives
-    Tasks whose answers are signs.
+    Tasks whose answers are signs, which are told as INFO.
     """
-    yield from found.told("TPD114", WARN, "have an answer of one sign")
+    severity = WARN if found.share(len(found.places("TPD114"))) < t.odd_rare else INFO
+    yield from found.told("TPD114", severity, "have an answer of one sign", odd_rare=t.odd_rare)
 
 
 @check("TPD132", "refusals", INFO, *DIALOGUE, fix="Leave them out, unless they are meant.")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
-from trainproof.preflight.checks.registry import FAIL, TEXTUAL, WARN, check
-from trainproof.preflight.found import Found
+import numpy as np
+
+from trainproof.preflight.checks.registry import FAIL, INFO, TEXTUAL, WARN, check
+from trainproof.preflight.found import ROW_BITS, Found
+from trainproof.preflight.turns import layout_of
 from trainproof.rules.registry import Sighting
 from trainproof.thresholds import DataThresholds
 
@@ -79,9 +83,29 @@ def wrong_layout(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     The trainer reads the fields of one layout; a record without them is lost, or stops the run.
 
     False positives
-    Files of several datasets in one folder: name one of them.
+    Files of several datasets in one folder: a file whose records are all of another layout is WARN. Where no record has a layout that
+    is known, all their texts are read, and it is INFO.
     """
-    yield from found.told("TPD005", FAIL, "have another layout than the others")
+    places = found.places("TPD005")
+    if not len(places):
+        yield from _no_layout(found)
+        return
+    files = np.unique(places >> ROW_BITS)
+    read = np.setdiff1d(found.table("samples").get("place", places[:0]), places, assume_unique=True) >> ROW_BITS
+    apart = len(files) < len(found.files) and not np.isin(files, read).any()
+    yield from found.told(
+        "TPD005", WARN if apart else FAIL, "have another layout than the others, or none that is known"
+    )
+
+
+def _no_layout(found: Found) -> Iterator[Sighting]:
+    """Records whose texts were read from whatever fields they have."""
+    for label, count in sorted(found.counters.get("shapes", {}).items()):
+        fields = [name for name, _ in json.loads(label)]
+        if layout_of(frozenset(fields)) is None:
+            names = ", ".join(fields[:8])
+            message = f"{found.counted(count)} have no layout that is known; all their texts are read: {names}"
+            yield found.tell("TPD005", INFO, message, found.examples(f"shape {label}"))
 
 
 @check("TPD009", "kills-its-reader", FAIL, "speech", *TEXTUAL, fix="Leave out what is named, or make it again.")

@@ -241,8 +241,10 @@ def same_prompt_other_answer(found: Found, t: DataThresholds) -> Iterator[Sighti
     The model learns their average; a prompt that is always the same may mean that a field with the question was not read.
 
     False positives
-    Several samples a prompt on purpose, and open tasks.
+    Several samples a prompt on purpose, and open tasks. Answers that are labelled as wanted or not (KTO) are not compared.
     """
+    if (labels := found.counters.get("label")) and set(labels) <= {"True", "False"}:
+        raise CannotTell("labels tell which answers are wanted")
     table = found.table("samples")
     if not table:
         raise CannotTell("no records with text")

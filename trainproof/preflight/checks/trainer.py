@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from trainproof.preflight.checks.registry import DIALOGUE, FAIL, INFO, TEXTUAL, WARN, check
 from trainproof.preflight.found import Example, Found, Places, seen
 from trainproof.preflight.trainers import CUTS, LEAVES_OUT, PHONEMES, STOPS, TRAINERS, Limit, Trainer
-from trainproof.preflight.turns import layout_of
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.thresholds import DataThresholds
 from trainproof.verdict import Severity
@@ -154,7 +153,7 @@ def trainer_label_length(found: Found, t: DataThresholds) -> Iterator[Sighting]:
 
 @check("TPD303", "trainer-layout", FAIL, *TEXTUAL, fix="Convert the records to a layout that the trainer reads.")
 def trainer_layout(found: Found, t: DataThresholds) -> Iterator[Sighting]:
-    """The trainer of --trainer does not read records of this layout.
+    """The trainer of --trainer does not read records with these fields.
 
     Why it matters
     It stops before its first step, with a missing field.
@@ -163,14 +162,15 @@ def trainer_layout(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     A formatting function, or a column mapping, of the run's own.
     """
     trainer = _trainer(found)
-    if trainer.layouts is None:
+    if not trainer.fields:
         raise CannotTell(f"{found.options.trainer} is told the layout by its configuration")
     for label, count in sorted(found.counters.get("shapes", {}).items()):
         fields = [name for name, _ in json.loads(label)]
-        layout = layout_of(frozenset(fields))
-        if layout is not None and layout[0] not in trainer.layouts:
-            known = ", ".join(sorted(trainer.layouts))
-            message = f"{found.counted(count)} are of the layout {layout[0]}; {found.options.trainer} reads {known}"
+        if not any(set(fields).issuperset(choice) for choice in trainer.fields):
+            known = ", or ".join(" and ".join(choice) for choice in trainer.fields)
+            message = (
+                f"{found.counted(count)} have the fields {', '.join(fields[:8])}; {found.options.trainer} reads {known}"
+            )
             yield found.tell("TPD303", FAIL, message, found.examples(f"shape {label}"))
 
 
