@@ -121,6 +121,21 @@ class LossThresholds(msgspec.Struct, frozen=True):
     # records, half failed and one was still away by then (tests/live/test_stopping.py)
     diverged_stop_records: int = 10
 
+    # TP203, TP202: a rise that belongs to training. Source: reasoned; measured on made curves. In shape, long falls after a queue filled are
+    # like those of runs that were lost in their first steps (6 to 12 and 5 to 14 % of the fall in its last half), so a metric has to tell.
+    learned_points: int = 5  # of a task metric, before the rise and since
+    learned_z: float = 3.0  # Mann-Kendall Z of its points since
+    startup_first: int = 10  # records, within which the rise begins ...
+    startup_begins: float = 0.02  # ... or within that share of all
+    startup_peak: float = 0.20  # of the records, within which the loss is at its highest
+    startup_records: int = 100  # records since that
+    startup_gained: float = 0.05  # of the rise: what had been gained before it
+    startup_fallen: float = 0.25  # of the rise, taken back since the peak
+    startup_falling: float = 0.05  # of that fall, in the last half of the records since the peak
+    startup_z: float = -3.0  # Mann-Kendall Z of that half
+    startup_metric_points: int = 10  # of a task metric since the peak
+    startup_metric: float = 0.5  # of the way from its level at the peak to its best
+
     # TP201 loss-spike-episode. Source: measured (median of 5, z 4 and 5: 0 of 97 public runs fire).
     spike_min_records: int = 25
     spike_z: float = 5.0  # scales S above the baseline M

@@ -13,6 +13,7 @@ from trainproof.frame import Frame, Series
 from trainproof.rules.cycles import period
 from trainproof.rules.modes import modes_of
 from trainproof.rules.registry import FAIL, INFO, SUPERVISED, WARN, Sighting, rule, sighting
+from trainproof.rules.starting_up import learned_since, start_up
 from trainproof.rules.switched_on import switched_on
 from trainproof.thresholds import DataOrderThresholds, LossThresholds, PipelineThresholds
 from trainproof.verdict import Severity
@@ -81,7 +82,9 @@ def loss_diverged(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
     Tiny losses of well-trained runs double without meaning (hence the share given back); noise (hence the standard error: none in
     3,200 healthy noise runs); overshoot in the first steps (the best level starts at the median of the first 3). A run that came
     back to its best level is told as INFO, and so is one whose evaluation loss went on to new lows in at least 3 evaluations and is
-    now a tenth of the training loss or less: a term was added to that. A loss that came back under that ratio 3 times, and within the last
+    now a tenth of the training loss or less: a term was added to that; and one whose task metric, an accuracy say, rose to its best since.
+    So is a start-up: the loss rises from its first records and then falls for long, as it does while a contrastive queue fills or a
+    weight is raised, and a task metric rises with its fall; WARN where no metric is logged, FAIL for a language model. A loss that came back under that ratio 3 times, and within the last
     80 records, swings: WARN. WARN, too, where a part of the loss (loss/...) was first logged, or first not 0, between the lowest record and
     the rise, and another part before it. Declared curricula still fire: judge their phases apart.
 
@@ -97,6 +100,8 @@ def loss_diverged(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
         worst = min(departures, key=lambda d: (d.severity is not FAIL, d.flagged))
         if excuse := _excuse(frame, loss, levels, worst, t):
             yield _told(loss, worst, INFO, excuse, t)
+        elif start := start_up(frame, loss, worst.begin, worst.best, t):
+            yield _told(loss, worst, INFO if start.metric else WARN, start.sentence, t)
         elif times := _returns(loss, levels[0], t):
             swings = f" It came back {times} times and left again: batches of different kinds in turn, or a run at the edge of stability."
             yield _told(loss, worst, WARN, swings, t)
@@ -110,6 +115,8 @@ def _excuse(frame: Frame, loss: Series, levels: Sequence[Level], seen: Departure
     """Why the departure is only told, as a sentence; nothing where it stands."""
     if not any(_still_away(loss, level, t) for level in levels):
         return f" It has come back since: {stats.median(loss.value[-levels[0].width :]):.4g} over the last {levels[0].width} records."
+    if learned := learned_since(frame, int(loss.step[seen.begin]), int(loss.step[seen.flagged]), t):
+        return learned
     if _evaluates_well(frame, loss, seen, t):
         return " The evaluation loss has fallen below all before: what rose is not what is evaluated."
     if _comes_in_stretches(loss, levels, t):

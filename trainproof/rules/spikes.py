@@ -11,6 +11,7 @@ import numpy as np
 from trainproof import stats
 from trainproof.frame import Frame, Series
 from trainproof.rules.registry import FAIL, INFO, SUPERVISED, WARN, CannotTell, Sighting, evidence, rule, sighting
+from trainproof.rules.starting_up import learned_since
 from trainproof.rules.switched_on import switched_on
 from trainproof.thresholds import LossThresholds
 from trainproof.verdict import Evidence
@@ -233,7 +234,8 @@ def spike_not_recovered(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
 
     False positives
     A published 104-billion-parameter run needed about 2,000 steps to come back, so FAIL says "not recovered yet". An episode that
-    came back later is at most WARN, and so is one at which a part of the loss was switched on (see TP203). A curriculum or data change
+    came back later is at most WARN, and so is one at which a part of the loss was switched on or after which a
+    task metric rose to its best (see TP203). A curriculum or data change
     that keeps the loss higher on purpose fires: declare phases apart.
 
     What to try
@@ -248,7 +250,10 @@ def spike_not_recovered(frame: Frame, t: LossThresholds) -> Iterator[Sighting]:
             continue
         still = episode.stop >= len(loss)
         fail_after = unrecovered_records(frame, loss, t)
-        part = switched_on(frame, loss, max(0, episode.begin - 5), episode.flagged)
+        begin = max(0, episode.begin - 5)
+        part = switched_on(frame, loss, begin, episode.flagged) or learned_since(
+            frame, int(loss.step[begin]), int(loss.step[episode.flagged]), t
+        )
         severity = FAIL if still and length >= fail_after and not part else WARN
         flagged = episode.flagged + (fail_after if severity is FAIL else t.unrecovered_warn_records) - 1
         now = stats.median(loss.value[-5:])
