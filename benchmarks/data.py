@@ -59,14 +59,22 @@ begin = time.process_time()
 run_data(DataOptions(tuple(sys.argv[1:]), workers={workers}), {{"output_format": "json", "no_html": True, "quiet": True, "output": "/dev/null"}})
 print(time.process_time() - begin, sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]))
 """
-ENCODE = (
-    """
+TEXTS = """
 from trainproof.preflight import encoding
-tokenizer = encoding.read_tokenizer(paths[0])
 texts = [text for _, _, text, _ in encoding._texts(paths[1:])]
-""",
-    "for text in texts: tokenizer.encode(text)",
-)
+"""
+#: the libraries' own encoding, one text at a time
+ENCODE = {
+    "tokenizer.json": (
+        TEXTS + "import tokenizers; model = tokenizers.Tokenizer.from_file(paths[0])",
+        "for text in texts: model.encode(text, add_special_tokens=False).ids",
+    ),
+    "SentencePiece, BPE": (
+        TEXTS + "import sentencepiece; model = sentencepiece.SentencePieceProcessor(model_file=paths[0])",
+        "for text in texts: model.encode(text)",
+    ),
+}
+ENCODE["SentencePiece, unigram"] = ENCODE["SentencePiece, BPE"]
 TOKENIZER = (
     """
 from trainproof.apart import Subject, judge_apart
@@ -126,7 +134,31 @@ def chats(folder: Path, rows: int) -> tuple[Path, Path]:
     return write(folder / "train.jsonl", lines[:cut]), write(folder / "valid.jsonl", lines[cut:])
 
 
-def main(rows: int, clips: int, texts: int = 20_000) -> None:
+def tokenizers_in(folder: Path) -> dict[str, Path]:
+    """Those that ENCODE names, trained on the same sentences."""
+    import sentencepiece
+
+    from tools.text_faults import sentences
+    from tools.tokenizer_faults import clean_case
+    from tools.tokenizer_faults import write as write_tokenizer
+
+    models = {"tokenizer.json": write_tokenizer(folder / "tokenizer", clean_case()) / "tokenizer.json"}
+    for kind in ("bpe", "unigram"):
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences()),
+            model_prefix=str(folder / kind),
+            model_type=kind,
+            vocab_size=700,
+            character_coverage=1.0,
+            byte_fallback=True,
+            hard_vocab_limit=False,
+            minloglevel=2,
+        )
+        models[f"SentencePiece, {'BPE' if kind == 'bpe' else kind}"] = folder / f"{kind}.model"
+    return models
+
+
+def main(rows: int, clips: int, texts: int = 50_000) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if rows:
@@ -135,13 +167,10 @@ def main(rows: int, clips: int, texts: int = 20_000) -> None:
             compare(DECODE, {"exact checks": judging(False), "with near duplicates": judging(True)}, *both)
             balance(both[0])
         if texts:
-            from tools.tokenizer_faults import clean_case
-            from tools.tokenizer_faults import write as write_tokenizer
-
-            model = write_tokenizer(folder / "tokenizer", clean_case())
             said = write(folder / "texts.jsonl", [json.dumps(chat).encode() for chat in clean_chats(texts // 4)])
             print(f"{texts // 4:,} conversations, against the tokenizer's own encoding")
-            compare(ENCODE, {"all tokenizer checks": TOKENIZER}, model, said)
+            for kind, model in tokenizers_in(folder).items():
+                compare(ENCODE[kind], {f"{kind}, all checks": TOKENIZER}, model, said)
         if clips:
             from tools.speech_faults import clean_items, write_pack
 
@@ -151,4 +180,4 @@ def main(rows: int, clips: int, texts: int = 20_000) -> None:
 
 
 if __name__ == "__main__":
-    main(*([int(text) for text in sys.argv[1:]] or [200_000, 2000, 20_000]))
+    main(*([int(text) for text in sys.argv[1:]] or [200_000, 2000, 50_000]))

@@ -18,7 +18,7 @@ from trainproof.errors import InputError
 from trainproof.judge import Settings
 from trainproof.preflight.encoding import tokenized
 from trainproof.preflight.templates import rendering_of
-from trainproof.preflight.tokens import read_tokenizer
+from trainproof.preflight.tokens import NOT_ALONE, read_tokenizer
 from trainproof.verdict import RunReport
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -91,6 +91,33 @@ def test_sentencepiece_unknown_and_byte_fallback(tmp_path: Path) -> None:
     report = judged(fallback, texts_file(tmp_path, ["добрый день"] * 5))
     assert "TPT102" in codes(report)
     assert "TPT101" not in codes(report)
+
+
+@pytest.mark.parametrize("kind", ["tokenizer.json", "unigram", "bpe"])
+def test_texts_that_joining_gives_back_the_library_gives_back(kind: str, tmp_path: Path) -> None:
+    """What tokens stand for, joined, is what the library decodes; where it is not sure of a token it says so."""
+    if kind == "tokenizer.json":
+        model = write(tmp_path / "model", clean_case())
+    else:
+        model = pieces(tmp_path / "own.model", model_type=kind, byte_fallback=True, hard_vocab_limit=False)
+    tokenizer = read_tokenizer(str(model))
+    assert tokenizer.joined is not None
+    texts = [*sentences()[:50], "a  b\tc\n", "Az ő <háza> szép.", "\u2581x <0x41> ⁇ <s>", "日本", "\U0001f600!", ""]
+    known = 0
+    for text in texts:
+        ids = tokenizer.encode(text)
+        joined = "".join(tokenizer.joined[i] for i in ids)
+        if NOT_ALONE not in joined:
+            assert joined.strip() == tokenizer.decode(ids).strip()
+            known += joined.strip() == text.strip()
+    assert known >= 50
+
+
+def test_a_sentencepiece_model_that_rewrites_what_it_decodes(tmp_path: Path) -> None:
+    """Its tokens joined are the text; what it decodes is not."""
+    (tmp_path / "rules.tsv").write_text("65\t6F\n")  # e becomes o
+    model = pieces(tmp_path / "own.model", denormalization_rule_tsv=str(tmp_path / "rules.tsv"))
+    assert "TPT104" in codes(judged(model, texts_file(tmp_path, sentences()[:100])))
 
 
 def test_other_than_the_base(tmp_path: Path) -> None:

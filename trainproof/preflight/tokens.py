@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,13 +28,16 @@ from trainproof.preflight.vocabularies import (
 MOST_BYTES = 256 * 1024**2
 
 
+#: in place of a token's text that depends on its neighbours; half of a surrogate pair, which no text to encode has
+NOT_ALONE = "\ud800"
 #: encode and decode, of many at once
 Many = tuple[Callable[[list[str]], list[list[int]]], Callable[[list[list[int]]], list[str]]]
 
 
 class Tokenizer(NamedTuple):
     """encode: text -> ids, without special tokens; decode: ids -> text; `many`: both of many at once, where the library can.
-    `vocabulary` is id -> piece; `settings` are those beside it."""
+    `vocabulary` is id -> piece; `settings` are those beside it. `joined`, where decoding joins what tokens stand for and
+    strips the ends: id -> that, or NOT_ALONE."""
 
     path: str
     kind: str
@@ -47,6 +51,7 @@ class Tokenizer(NamedTuple):
     template: str | None
     lowers: bool = False  # texts before they are looked up
     many: Many | None = None
+    joined: list[str] | None = None
 
     def encode_all(self, texts: list[str]) -> list[list[int]]:
         """The ids of each text."""
@@ -122,6 +127,7 @@ def _made(
     folder: Path | None,
     lower: bool = False,
     many: Many | None = None,
+    joined: list[str] | None = None,
 ) -> Tokenizer:
     """The tokenizer with what lies beside it. own: special tokens that its file declares."""
     settings, rows, template = _beside(folder)
@@ -129,7 +135,7 @@ def _made(
     if unknown is None:
         unknown = special.get("unk")
     return Tokenizer(
-        str(file), kind, encode, decode, vocabulary, unknown, special, settings, rows, template, lower, many
+        str(file), kind, encode, decode, vocabulary, unknown, special, settings, rows, template, lower, many, joined
     )
 
 
@@ -153,7 +159,8 @@ def _hugging_face(file: Path, data: bytes, document: dict[str, Any], folder: Pat
         return str(model.decode(list(ids), skip_special_tokens=False))
 
     if not {"[SPACE]", "[STOP]"} <= set(vocabulary.values()):
-        return _made(file, "tokenizer.json", encode, decode, vocabulary, None, own, folder, many=_batches(model))
+        many, joined = _batches(model), _of_bytes(document, vocabulary)
+        return _made(file, "tokenizer.json", encode, decode, vocabulary, None, own, folder, False, many, joined)
     return _made(
         file,
         "VoiceBpe",  # of Coqui: texts are lowered, and spaces are a token
@@ -176,11 +183,33 @@ def _batches(model: Any) -> Many:
     )
 
 
+def _of_bytes(document: dict[str, Any], vocabulary: dict[int, str]) -> list[str] | None:
+    """What tokens stand for where bytes are written as letters, as GPT-2 does (encoder.py, bytes_to_unicode): those that
+    are letters already stay, the others follow from U+0100 on. None for another decoder, or numbers with gaps."""
+    decoder = document.get("decoder")
+    if (
+        not isinstance(decoder, dict)
+        or decoder.get("type") != "ByteLevel"
+        or len(vocabulary) <= max(vocabulary, default=0)
+    ):
+        return None
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = {chr(byte): byte for byte in plain}
+    letters |= {chr(256 + i): byte for i, byte in enumerate(sorted(set(range(256)).difference(plain)))}
+    added = {token["id"] for token in document.get("added_tokens") or ()}  # written as they are
+    joined = [NOT_ALONE] * len(vocabulary)
+    for number, piece in vocabulary.items():
+        if number not in added and letters.keys() >= set(piece):
+            with suppress(UnicodeDecodeError):
+                joined[number] = bytes(map(letters.__getitem__, piece)).decode()
+    return joined
+
+
 def _sentencepiece(file: Path, data: bytes, folder: Path | None) -> Tokenizer:
     library = needed("sentencepiece", f"{file}: SentencePiece models")
     model = library.SentencePieceProcessor()
     model.LoadFromSerializedProto(data)
-    vocabulary = {i: model.IdToPiece(i) for i in range(model.GetPieceSize())}
+    vocabulary = dict(enumerate(map(model.IdToPiece, range(model.GetPieceSize()))))
     own = {"unk": model.unk_id(), "bos": model.bos_id(), "eos": model.eos_id(), "pad": model.pad_id()}
     return _made(
         file,
@@ -191,7 +220,16 @@ def _sentencepiece(file: Path, data: bytes, folder: Path | None) -> Tokenizer:
         model.unk_id(),
         {name: number for name, number in own.items() if number >= 0},
         folder,
+        many=(lambda texts: list(map(model.EncodeAsIds, texts)), lambda ids: list(map(model.DecodeIds, ids))),
+        joined=[_of_piece(model, number, piece) for number, piece in vocabulary.items()],
     )
+
+
+def _of_piece(model: Any, number: int, piece: str) -> str:
+    """What a piece of SentencePiece stands for: U+2581 is a space; one of the bytes below 0x80 is a character."""
+    if model.IsByte(number):
+        return chr(int(piece[3:5], 16)) if piece < "<0x80>" else NOT_ALONE
+    return NOT_ALONE if model.IsControl(number) or model.IsUnknown(number) else piece.replace("\u2581", " ")
 
 
 def _beside(folder: Path | None) -> tuple[dict[str, Any], int | None, str | None]:

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainproof.preflight.checks.registry import INFO, WARN, check
 from trainproof.preflight.checks.tokenizer import points_of, texts_of
 from trainproof.preflight.encoding import Encoded, Tokenized
 from trainproof.preflight.found import seen
-from trainproof.preflight.screens import script_of
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.thresholds import TokenizerThresholds
 
@@ -22,6 +22,8 @@ _DENSE = ("Han", "Kana", "Hangul")
 _NUMBER = re.compile(r"\d{4}(?<![\d.,]\d{4})(?![\d.,]?\d)")  # what it begins with is found at once
 _DATE = re.compile(r"\b(?:\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./]\d{4})\b")
 _UNIT = re.compile(r"\b\d+(?:[.,]\d+)? ?(?:km|kg|cm|mm|ms|GB|MB|kB|kHz|MHz|GHz|Hz|°C|%)")
+#: byte -> 0 for a digit, or x: a pass over bytes costs a fraction of a search for a pattern
+_SHAPE = bytes(ord("0") if byte in b"0123456789" else ord("x") for byte in range(256))
 #: finds of one kind that are encoded; more tell nothing new
 _MOST_FINDS = 2000
 
@@ -30,13 +32,19 @@ def _by_script(texts: list[Encoded], least: int) -> dict[str, list[Encoded]]:
     """Texts of at least `least` characters by the script of most of their letters."""
     groups: dict[str, list[Encoded]] = {}
     for text in texts:
-        if len(text.text) >= least and (script := script_of(text.text)) != "none":
-            groups.setdefault(script, []).append(text)
+        if len(text.text) >= least and text.script != "none":
+            groups.setdefault(text.script, []).append(text)
     return groups
 
 
-def _rate(text: Encoded) -> float:
-    return len(text.ids) / len(text.text)
+def _rates(texts: list[Encoded]) -> NDArray[np.float64]:
+    """Tokens a character of each."""
+    rates: NDArray[np.float64] = np.divide([text.tokens for text in texts], [len(text.text) for text in texts])
+    return rates
+
+
+def _overall_rate(texts: list[Encoded]) -> float:
+    return sum(text.tokens for text in texts) / sum(len(text.text) for text in texts)
 
 
 @check("TPT103", "token-blow-up", WARN, fix="Look at them: another encoding, or noise.")
@@ -53,14 +61,15 @@ def token_blow_up(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting
     every = [text for group in groups.values() for text in group]
     if len(every) < t.blow_texts:
         raise CannotTell("too few texts")
-    overall = float(np.median([_rate(text) for text in every]))
+    overall = np.median(_rates(every))
     bad: list[Encoded] = []
     for group in groups.values():
-        own = float(np.median([_rate(text) for text in group])) if len(group) >= t.blow_texts else overall
-        bad += [text for text in group if _rate(text) > t.blow_times * own]
+        rates = _rates(group)
+        own = np.median(rates) if len(group) >= t.blow_texts else overall
+        bad += [group[i] for i in np.flatnonzero(rates > t.blow_times * own)]
     if bad:
         message = f"{len(bad):,} of {len(every):,} texts have over {t.blow_times:g} times the usual tokens a character"
-        yield seen(WARN, message, points_of(bad, "tokens/character", list(map(_rate, bad))), blow_times=t.blow_times)
+        yield seen(WARN, message, points_of(bad, "tokens/character", _rates(bad).tolist()), blow_times=t.blow_times)
 
 
 @check("TPT109", "script-in-pieces", WARN, fix="Use a tokenizer that was trained on the language, or extend this one.")
@@ -86,23 +95,22 @@ def script_in_pieces(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sight
         raise CannotTell("a vocabulary of characters")
     for script, texts in sorted(groups.items()):
         limit = t.script_dense if script in _DENSE else t.script_rate
-        rate = sum(len(text.ids) for text in texts) / sum(len(text.text) for text in texts)
+        rate = _overall_rate(texts)
         if rate > limit:
-            others = ", ".join(
-                f"{name} {sum(len(x.ids) for x in group) / sum(len(x.text) for x in group):.2f}"
-                for name, group in sorted(groups.items())
-            )
-            points = points_of(texts, "tokens/character", list(map(_rate, texts)))
+            others = ", ".join(f"{name} {_overall_rate(group):.2f}" for name, group in sorted(groups.items()))
+            points = points_of(texts, "tokens/character", _rates(texts).tolist())
             message = f"{len(texts):,} texts in {script} have {rate:.2f} tokens a character ({others})"
             yield seen(WARN, message, points, limit=limit)
 
 
-def _finds(texts: list[Encoded], pattern: re.Pattern[str]) -> list[str]:
+def _finds(texts: list[Encoded], pattern: re.Pattern[str], shape: bytes) -> list[str]:
+    """What the pattern finds, in the texts that have its shape: 0 for a digit, x for anything else and for both ends."""
     found: dict[str, None] = {}
     for text in texts:
-        found.update(dict.fromkeys(pattern.findall(text.text)))
-        if len(found) >= _MOST_FINDS:
-            break
+        if not text.text.isascii() or shape in b"x%bx" % text.text.encode().translate(_SHAPE):
+            found.update(dict.fromkeys(pattern.findall(text.text)))
+            if len(found) >= _MOST_FINDS:
+                break
     return list(found)[:_MOST_FINDS]
 
 
@@ -117,7 +125,7 @@ def numbers_in_pieces(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sigh
     Most tokenizers of before 2023 do so, and texts without numbers do not care: hence INFO.
     """
     tokenizer, texts = found.tokenizer, texts_of(found)
-    numbers = _finds(texts, _NUMBER)
+    numbers = _finds(texts, _NUMBER, b"x0000x")
     if len(numbers) < t.numbers:
         raise CannotTell(f"under {t.numbers} numbers of four digits")
     digits = {number: sum(map(str.isdigit, piece)) for number, piece in tokenizer.vocabulary.items()}
@@ -128,7 +136,7 @@ def numbers_in_pieces(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sigh
         more = "".join(
             f"; {what} {math.fsum(len(tokenizer.encode(one)) for one in finds) / len(finds):.1f} tokens each"
             for what, pattern in (("dates", _DATE), ("numbers with units", _UNIT))
-            if (finds := _finds(texts, pattern))
+            if (finds := _finds(texts, pattern, b"0"))
         )
         yield seen(
             INFO, f"{len(numbers):,} numbers of four digits are split as {said}{more}", (), usual=t.numbers_usual
@@ -153,7 +161,7 @@ def tokens_per_second(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sigh
     texts = [text for text in texts_of(found) if text.seconds]
     if not texts:
         raise CannotTell("no sound beside the texts")
-    rates = [len(text.ids) / (text.seconds or 1) for text in texts]
+    rates = [text.tokens / (text.seconds or 1) for text in texts]
     fast = [i for i, rate in enumerate(rates) if rate > t.second_tokens]
     if fast:
         median = float(np.median(rates))
@@ -179,11 +187,11 @@ def unused_vocabulary(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sigh
     False positives
     Fine-tuning of a model that knows more than the texts: hence INFO.
     """
-    total, tokens = len(found.tokenizer.vocabulary), sum(len(text.ids) for text in texts_of(found))
-    if tokens < t.unused_times * total:
+    texts, total = texts_of(found), len(found.tokenizer.vocabulary)
+    if len(found.ids) < t.unused_times * total:
         raise CannotTell(f"under {t.unused_times:g} tokens of text a token of the vocabulary")
-    used = np.unique(np.concatenate([np.asarray(text.ids, np.int64) for text in found.texts]))
-    share = 1 - len(found.tokenizer.vocabulary.keys() & set(used.tolist())) / total
+    used = found.tokenizer.vocabulary.keys() & set(np.unique(found.ids).tolist())
+    share = 1 - len(used) / total
     if share > t.unused_share:
-        message = f"{share:.0%} of the {total:,} tokens are in none of the {len(found.texts):,} texts"
+        message = f"{share:.0%} of the {total:,} tokens are in none of the {len(texts):,} texts"
         yield seen(INFO, message, (), unused_share=t.unused_share)

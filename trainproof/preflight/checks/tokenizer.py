@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+
+import numpy as np
 
 from trainproof.preflight.checks.registry import FAIL, WARN, check
 from trainproof.preflight.encoding import Encoded, Tokenized
 from trainproof.preflight.found import MOST_EXAMPLES, MOST_EXCERPT, seen
+from trainproof.preflight.tokens import spelled
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.thresholds import TokenizerThresholds
 from trainproof.verdict import Evidence
@@ -51,15 +53,17 @@ def unknown_tokens(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sightin
     unknown = found.tokenizer.unknown
     if unknown is None:
         raise CannotTell("the tokenizer has no unknown token")
-    texts = [text for text in texts_of(found) if unknown in text.ids]
-    if texts:
-        counts = [float(list(text.ids).count(unknown)) for text in texts]
-        share = math.fsum(counts) / max(1, sum(len(text.ids) for text in found.texts))
-        which = [_unknown_in(found, text.text, unknown) for text in texts[:MOST_EXAMPLES]]
-        said = [f"{characters or 'whole words'} in {text.text}" for characters, text in zip(which, texts, strict=False)]
+    every = texts_of(found)
+    counts = found.counts(found.ids == unknown)
+    having = np.flatnonzero(counts)
+    if len(having):
+        share = int(counts.sum()) / len(found.ids)
+        first = [every[i] for i in having[:MOST_EXAMPLES]]
+        which = [_unknown_in(found, text.text, unknown) for text in first]
+        said = [f"{characters or 'whole words'} in {text.text}" for characters, text in zip(which, first, strict=True)]
         severity = FAIL if share > t.unknown_fail else WARN
-        message = f"{len(texts):,} of {len(found.texts):,} texts have unknown tokens ({share:.3%} of all tokens)"
-        points = points_of(texts[:MOST_EXAMPLES], "unknown", counts[:MOST_EXAMPLES], said)
+        message = f"{len(having):,} of {len(every):,} texts have unknown tokens ({share:.3%} of all tokens)"
+        points = points_of(first, "unknown", counts[having[:MOST_EXAMPLES]].astype(float).tolist(), said)
         yield seen(severity, message, points, unknown_fail=t.unknown_fail)
 
 
@@ -83,19 +87,21 @@ def byte_fallback(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting
     single = found.tokenizer.byte_tokens()
     if not single:
         return
-    shares = [sum(map(single.__contains__, text.ids)) / max(1, len(text.ids)) for text in texts]
-    total = math.fsum(share * len(text.ids) for share, text in zip(shares, texts, strict=True)) / max(
-        1, sum(len(x.ids) for x in texts)
-    )
+    counts = found.counts(np.isin(found.ids, list(single)))
+    total = int(counts.sum()) / max(1, len(found.ids))
     if total > t.bytes_warn:
-        worst = sorted(range(len(texts)), key=lambda i: (-shares[i], i))[:MOST_EXAMPLES]
-        points = points_of([texts[i] for i in worst], "share", [shares[i] for i in worst])
+        shares = counts / np.maximum(1, [text.tokens for text in texts])
+        worst = np.argsort(-shares, kind="stable")[:MOST_EXAMPLES]
+        points = points_of([texts[i] for i in worst], "share", shares[worst].tolist())
         yield seen(WARN, f"{total:.2%} of the tokens are bytes", points, bytes_warn=t.bytes_warn)
 
 
 def _lost(found: Tokenized, loss: str) -> list[Encoded]:
-    unknown = found.tokenizer.unknown
-    return [text for text in texts_of(found) if text.loss == loss and unknown not in text.ids]
+    texts = texts_of(found)
+    if all(text.loss != loss for text in texts):
+        return []
+    unknown = found.counts(found.ids == found.tokenizer.unknown) if found.tokenizer.unknown is not None else None
+    return [text for i, text in enumerate(texts) if text.loss == loss and (unknown is None or not unknown[i])]
 
 
 @check("TPT104", "no-round-trip", FAIL, fix="Use the normaliser and decoder that the model was trained with.")
@@ -113,10 +119,10 @@ def no_round_trip(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting
     texts = _lost(found, "other")
     if texts:
         share = len(texts) / len(found.texts)
-        again = [f"{text.text[:45]} -> {found.tokenizer.decode(text.ids)[:45]}" for text in texts[:MOST_EXAMPLES]]
-        points = points_of(
-            texts[:MOST_EXAMPLES], "tokens", [float(len(text.ids)) for text in texts[:MOST_EXAMPLES]], again
-        )
+        first, tokenizer = texts[:MOST_EXAMPLES], found.tokenizer
+        again = [tokenizer.decode(tokenizer.encode(spelled(text.text)))[:45] for text in first]
+        said = [f"{text.text[:45]} -> {back}" for text, back in zip(first, again, strict=True)]
+        points = points_of(first, "tokens", [float(text.tokens) for text in first], said)
         message = f"{len(texts):,} of {len(found.texts):,} texts do not come back from their tokens"
         yield seen(FAIL if share > t.round_trip_fail else WARN, message, points, round_trip_fail=t.round_trip_fail)
 
@@ -127,7 +133,7 @@ def _gone(found: Tokenized, loss: str, what: str, share: float) -> Iterator[Sigh
         yield seen(
             WARN,
             f"{len(texts):,} of {len(found.texts):,} texts come back without their {what}",
-            points_of(texts, "tokens", [float(len(x.ids)) for x in texts]),
+            points_of(texts, "tokens", [float(text.tokens) for text in texts]),
         )
 
 
