@@ -27,6 +27,8 @@ SPECTRUM_FRAMES, SPECTRUM_SIZE = 16, 1024
 SHAPE_POINTS, SHAPE_DB = 64, 20.0
 SIGNS = SHAPE_POINTS - 1
 _FLOOR = 1e-10
+#: formats of WAV files that soundfile decodes: Microsoft's and IMA's ADPCM, A-law, mu-law, GSM 6.10
+_CODED = (0x02, 0x11, 0x06, 0x07, 0x31)
 
 
 class AudioError(Exception):
@@ -81,14 +83,44 @@ def read_sound(path: str, data: bytes | None = None) -> Sound:
                 raise AudioError("TPD201", f"over {MOST_BYTES >> 30} GiB")
             data = path_of(path).read_bytes()
         except OSError as error:
-            raise AudioError(
-                "TPD241" if isinstance(error, FileNotFoundError) else "TPD201", error.strerror or str(error)
-            ) from None
+            raise _unread(error) from None
     if not data:
         raise AudioError("TPD201", "an empty file")
     if data[:4] in (b"RIFF", b"RF64") and data[8:12] == b"WAVE":
         return _wave(data)
     return _other(data)
+
+
+def read_part(path: str, start: float, seconds: float) -> Sound:
+    """A clip of a recording, by soundfile where it does not begin with it. Raises what `read_sound` raises."""
+    if start == 0:
+        sound = read_sound(path)
+        samples = sound.samples[: round(seconds * sound.rate)]
+        return (
+            sound
+            if len(samples) == len(sound.samples)
+            else sound._replace(samples=samples, digest=_digest(samples.tobytes()))
+        )
+    soundfile = needed("soundfile", "clips that are parts of recordings")
+    try:
+        with path_of(path).open("rb") as raw, soundfile.SoundFile(raw) as file:
+            rate, wanted = int(file.samplerate), round(seconds * file.samplerate)
+            if round(start * rate) >= file.frames:
+                raise AudioError("TPD201", f"begins at {start:.2f} s of a recording of {file.frames / rate:.2f} s")
+            file.seek(round(start * rate))
+            samples = file.read(min(wanted, file.frames), dtype="float32", always_2d=True)
+    except OSError as error:
+        raise _unread(error) from None
+    except soundfile.SoundFileError as error:
+        raise AudioError("TPD201", str(error).splitlines()[0][:80]) from None
+    if not len(samples):
+        raise AudioError("TPD201", "no samples")
+    return Sound(samples, rate, 0, 0, "", _digest(samples.tobytes()))
+
+
+def _unread(error: OSError) -> AudioError:
+    missing = isinstance(error, FileNotFoundError)
+    return AudioError("TPD241" if missing else "TPD201", error.strerror or str(error))
 
 
 def seconds_of(path: str | None) -> float | None:
@@ -104,7 +136,7 @@ def seconds_of(path: str | None) -> float | None:
 
 
 def _other(data: bytes) -> Sound:
-    known = {b"fLaC": "flac", b"OggS": "ogg", b"ID3": "mp3", b"FORM": "aiff"}
+    known = {b"fLaC": "flac", b"OggS": "ogg", b"ID3": "mp3", b"FORM": "aiff", b"NIST_1A": "sph", b"RIFF": "wav"}
     real = next((name for magic, name in known.items() if data.startswith(magic)), "mp3" if data[0] == 0xFF else "")
     if not real:
         raise AudioError("TPD201", f"no audio: begins with {data[:8]!r}")
@@ -123,6 +155,8 @@ def _wave(data: bytes) -> Sound:
     if layout is None or start == 0:
         raise AudioError("TPD201", "a WAV file without its fmt or data chunk")
     kind, channels, rate, block, bits = layout
+    if kind in _CODED:
+        return _other(data)
     if not (channels and rate and block) or block != channels * ((bits + 7) // 8) or (kind, bits) not in _DECODERS:
         raise AudioError("TPD201", f"a WAV format that is not known: {kind}, {channels} channels, {bits} bits")
     streamed = size in (0, 0xFFFFFFFF)  # its length was not known when it was written

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trainproof.preflight.clips import clip_at
 from trainproof.preflight.spill import AT_ONCE, Columns, joined
 from trainproof.rules.registry import Sighting
 from trainproof.verdict import Evidence, Severity, number
@@ -33,6 +34,7 @@ class DataFile(NamedTuple):
 
     path: str
     held_out: bool = False
+    layout: str = ""  # of a folder whose clips no manifest lists
 
 
 class Example(NamedTuple):
@@ -168,8 +170,9 @@ class Found:
         return held
 
     def where(self, place: int) -> tuple[str, int]:
-        """File and row of a place."""
-        return self.files[place >> ROW_BITS].path, place & ((1 << ROW_BITS) - 1)
+        """File and row of a place; of a folder of sounds the sound itself, and row 0."""
+        file, row = self.files[place >> ROW_BITS], place & ((1 << ROW_BITS) - 1)
+        return clip_at(file.path, file.layout, row) if file.layout else (file.path, row)
 
     def named(self, place: int) -> str:
         path, row = self.where(place)

@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from trainproof.errors import InputError, UsageError
-from trainproof.preflight.clips import clips_of, manifest_kind, sounds_below
+from trainproof.preflight.clip import SOUNDS
+from trainproof.preflight.clips import FOLDERS, clips_of, manifest_kind, sounds_below
 from trainproof.preflight.found import DataFile, Options
 from trainproof.preflight.loose import strings_of
 from trainproof.preflight.rows import PACKED_ENDINGS, RECORD_ENDINGS, Piece, format_of, pieces_of, rows_of
@@ -22,7 +23,11 @@ HELD_OUT = ("valid", "validation", "val", "dev", "test", "eval", "heldout")
 _BESIDE = ("dataset_info.json", "state.json", "dataset_dict.json", "dataset_infos.json", "config.json")
 #: clips that one worker looks at at once
 CLIPS = 200
-MANIFESTS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".arrow")
+MANIFESTS = (".csv", ".tsv", ".txt", ".list", ".jsonl", ".json", ".parquet", ".arrow")
+#: folders below a pack's folder in which manifests are looked for, one in another
+MOST_DEPTH = 3
+#: more texts in one folder are those of clips
+MOST_TEXTS = 32
 #: records that are looked at to tell the kind
 PROBED = 64
 #: the field of records that were tokenised before
@@ -90,8 +95,7 @@ def _speech_plan(paths: Sequence[str], held_out: Sequence[str], options: Options
             if not found:
                 return None
             sources += [
-                (DataFile(name, side or (name != path and is_held_out(os.path.relpath(name, path)))), kind)
-                for name, kind in found
+                (DataFile(name, _side(name, path, side), kind if kind in FOLDERS else ""), kind) for name, kind in found
             ]
     files = [file for file, _ in sources]
     pieces: list[Piece] = []
@@ -100,7 +104,10 @@ def _speech_plan(paths: Sequence[str], held_out: Sequence[str], options: Options
     for i, (file, kind) in enumerate(sources):
         clips = clips_of(file.path, kind)
         named.update(os.path.realpath(clip.audio) for clip in clips if clip.audio)
-        sound = sound and all((clip.audio or ".wav").lower().endswith(".wav") and clip.data is None for clip in clips)
+        sound = sound and all(
+            (clip.audio or ".wav").lower().endswith(".wav") and clip.data is None and clip.start is None
+            for clip in clips
+        )
         pieces += [Piece(i, at, min(at + CLIPS, len(clips))) for at in range(0, len(clips), CLIPS)]
     extra = [
         name
@@ -109,28 +116,63 @@ def _speech_plan(paths: Sequence[str], held_out: Sequence[str], options: Options
         for name in sounds_below(path_of(path))
         if os.path.realpath(name) not in named
     ]
+    extra = _unnamed(
+        extra, {str(path_of(file.path).parent) for file in files if not file.layout}, {file.path for file in files}
+    )
     if extra:
         files.append(DataFile(paths[0]))
     kinds = tuple(kind for _, kind in sources)
     return Plan("speech", None, tuple(files), kinds, tuple(pieces), options, (), tuple(extra), not sound)
 
 
-def _speech_sources(path: str) -> Iterator[tuple[str, str]]:
-    """(manifest or folder, its layout)."""
+def _side(name: str, path: str, held_out: bool) -> bool:
+    return held_out or (name != path and is_held_out(os.path.relpath(name, path)))
+
+
+def _speech_sources(path: str) -> list[tuple[str, str]]:
+    """(manifest or folder, its layout). Manifests of a folder lie in it, or in folders below it, as those of splits do."""
     folder = path_of(path)
     if not folder.is_dir():
-        if folder.is_file() and (kind := manifest_kind(path)) is not None:
-            yield path, kind
-        return
+        kind = manifest_kind(path) if folder.is_file() else None
+        return [(path, kind)] if kind else []
     own = manifest_kind(path)
     if own == "kaldi":
-        yield path, own
-        return
-    names = sorted(str(p) for p in folder.iterdir() if p.is_file() and p.suffix in MANIFESTS)
-    if any(path_of(name).stem == "train" for name in names):  # as Common Voice: the other lists repeat these
-        names = [name for name in names if path_of(name).stem in (*HELD_OUT, "train")]
-    found = [(name, kind) for name in names if (kind := manifest_kind(name)) is not None]
-    yield from found or ([(path, own)] if own else [])
+        return [(path, own)]
+    found = _manifests_in(path, [p.name for p in folder.iterdir() if p.is_file()])
+    if not found:
+        for root, below, names in walked(folder):
+            below[:] = sorted(name for name in below if not name.startswith("."))
+            if len(path_of(root).relative_to(folder).parts) >= MOST_DEPTH:  # type: ignore[arg-type]  # both are of one kind
+                below.clear()
+            if {"wav.scp", "text"} <= set(names):
+                found.append((root, "kaldi"))
+            elif root != path:
+                found += _manifests_in(root, names)
+    return found or ([(path, own)] if own else [])
+
+
+def _manifests_in(folder: str, names: list[str]) -> list[tuple[str, str]]:
+    """The manifests among the files of a folder; texts of single sounds are none."""
+    stems = {path_of(name).stem for name in names if name.lower().endswith(SOUNDS)}
+    lists = sorted(name for name in names if name.endswith(MANIFESTS) and path_of(name).stem not in stems)
+    if sum(name.endswith(".txt") for name in lists) > MOST_TEXTS:
+        lists = [name for name in lists if not name.endswith(".txt")]
+    if any(path_of(name).stem == "train" for name in lists):  # as Common Voice: the other lists repeat these
+        lists = [name for name in lists if path_of(name).stem in (*HELD_OUT, "train")]
+    paths = (str(path_of(folder) / name) for name in lists)
+    return [(path, kind) for path in paths if (kind := manifest_kind(path)) is not None]
+
+
+def _unnamed(sounds: list[str], folders: set[str], read: set[str]) -> list[str]:
+    """The sounds that are also in none of the lists that were not read, such as those of what Common Voice's voters refused."""
+    wanted = {os.path.basename(name).encode() for name in sounds}
+    for folder in folders if wanted else ():
+        for path in path_of(folder).iterdir():
+            if path.suffix == ".tsv" and str(path) not in read and path.is_file():
+                with path.open("rb") as raw:
+                    for line in raw:
+                        wanted.difference_update(line.rstrip().split(b"\t"))
+    return [name for name in sounds if os.path.basename(name).encode() in wanted]
 
 
 def files_of(path: str) -> Iterator[DataFile]:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from trainproof.preflight.audio import AudioError, Measures, measured, read_sound
-from trainproof.preflight.clips import Clip
+from trainproof.preflight.audio import AudioError, Measures, Sound, measured, read_part, read_sound
+from trainproof.preflight.clip import Clip
 from trainproof.preflight.found import Example, Options, Partial, place_of
 from trainproof.preflight.labels import Labels
 from trainproof.preflight.screens import screen
@@ -50,7 +50,7 @@ class SpeechCollector:
         text = clip.text or ""
         self._text(place, text)
         try:
-            sound = read_sound(clip.audio or "", clip.data)
+            sound = _sound(clip)
         except AudioError as error:
             out.hit(error.code, place, f"{clip.audio}: {error}")
             return
@@ -61,7 +61,7 @@ class SpeechCollector:
         ending = os.path.splitext(name)[1].lower().lstrip(".")
         if sound.lacks > 0:
             out.hit("TPD202", place, f"{name} lacks {sound.lacks / sound.rate:.2f} s")
-        if ending and ending != sound.real and f".{ending}" in (".wav", ".flac", ".mp3", ".ogg"):
+        if sound.real and ending and ending != sound.real and f".{ending}" in (".wav", ".flac", ".mp3", ".ogg"):
             out.hit("TPD207", place, f"{name} is {sound.real}")
         if clip.seconds is not None and abs(clip.seconds - measures.seconds) > max(0.1, 0.05 * measures.seconds):
             out.hit(
@@ -77,7 +77,7 @@ class SpeechCollector:
                 measures.signs,
                 _number(said) if said else 0,
                 len(text.strip()),
-                _number(os.path.basename(name)),
+                _number(os.path.basename(name) + ("" if clip.start is None else f" {clip.start}")),
                 _number(clip.speaker),
             )
         )
@@ -88,6 +88,7 @@ class SpeechCollector:
         if not text.strip():
             out.hit("TPD231", place)
             return
+        out.count("texts", "")
         for code, excerpt in screen(text, text.encode("utf-8", "surrogatepass")):
             out.hit(code, place, excerpt)
         for code, pattern in (("TPD232", _DIGITS), ("TPD233", _SHORT), ("TPD234", _SPACES)):
@@ -111,6 +112,12 @@ class SpeechCollector:
             "clips", place=keys[:, 0], digest=keys[:, 1], shape=keys[:, 2], signs=keys[:, 3], text=keys[:, 4],
             characters=keys[:, 5], name=keys[:, 6], speaker=keys[:, 7], **columns,
         )  # fmt: skip
+
+
+def _sound(clip: Clip) -> Sound:
+    if clip.start is not None and clip.seconds is not None:
+        return read_part(clip.audio or "", clip.start, clip.seconds)
+    return read_sound(clip.audio or "", clip.data)
 
 
 def _number(text: str) -> int:
