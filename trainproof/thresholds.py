@@ -946,6 +946,7 @@ class TokenizerThresholds(msgspec.Struct, frozen=True):
     blow_characters: int = 20  # of a text that is compared
     blow_texts: int = 50
     blow_times: float = 3.0  # the median
+    blow_share: float = 0.01  # of the texts
 
     # TPT104 no-round-trip. Source: convention.
     round_trip_fail: float = 0.01  # of the texts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +248,62 @@ def test_hostile_tokenizers_are_one_line(name: str, tmp_path: Path) -> None:
 
 def test_the_template_is_the_one_that_models_use() -> None:
     assert rendering_of(TEMPLATE, {}).whole.count("<|im_end|>") == 5
+
+
+def _as_zephyr(case: Case) -> Case:
+    """Markers that are plain text, and the end token after each turn."""
+    template = (
+        "{% for message in messages %}{{ '<|' + message.role + '|>\n' + message.content + eos_token + '\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
+    )
+    return case._replace(config=case.config | {"chat_template": template})
+
+
+def _as_gemma(case: Case) -> Case:
+    template = str(case.config["chat_template"])
+    refusal = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+    return case._replace(config=case.config | {"chat_template": refusal + template})
+
+
+def _as_mistral(case: Case) -> Case:
+    template = "{{ bos_token }}" + str(case.config["chat_template"])
+    return case._replace(config=case.config | {"chat_template": template, "add_bos_token": True})
+
+
+def _as_bert(case: Case) -> Case:
+    config = {name: value for name, value in case.config.items() if name not in ("chat_template", "eos_token")}
+    changed = TOKENIZER_FAULTS["case is lost"][1](case)
+    return changed._replace(config=config | {"mask_token": "<unk>", "do_lower_case": True})
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_as_zephyr, {"TPT126": "WARN"}),
+        (_as_gemma, {"TPT125": "INFO"}),
+        (_as_mistral, {"TPT124": "INFO"}),
+        (_as_bert, {"TPT105": "INFO", "TPT111": "INFO"}),
+    ],
+)
+def test_what_a_family_does_on_purpose_does_not_fail(
+    change: Callable[[Case], Case], told: dict[str, str], tmp_path: Path
+) -> None:
+    report = judged_case(tmp_path / "model", change(clean_case()))
+    assert {f.rule: f.severity for f in report.findings if f.rule in told} == told
+    assert "FAIL" not in {f.severity for f in report.findings}
+
+
+def test_chatml_without_its_tokens_fails(tmp_path: Path) -> None:
+    code, fault = TOKENIZER_FAULTS["a marker that is no token (axolotl#1770)"]
+    case = fault(clean_case())
+    template = str(case.config["chat_template"]).replace("<|im_end|>", "<|turn_end|>")
+    report = judged_case(tmp_path / "model", case._replace(config=case.config | {"chat_template": template}))
+    assert {f.severity for f in report.findings if f.rule == code} == {"FAIL"}
+
+
+def test_the_characters_of_a_whole_coqui_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(
+        json.dumps({"model": "vits", "characters": {"pad": "_", "characters": "abc", "punctuations": " ."}})
+    )
+    assert read_tokenizer(str(path)).kind == "characters"

@@ -38,6 +38,7 @@ class Rendering(NamedTuple):
     open: str = ""
     closed: str = ""
     error: str | None = None
+    refuses: str = ""  # why it refuses a system turn
 
 
 def rendering_of(template: str, named: dict[str, str], patience: float = PATIENCE) -> Rendering:
@@ -61,14 +62,15 @@ def markers_of(text: str) -> list[str]:
 
 def _probed(template: str, named: dict[str, str]) -> Rendering:
     messages = [dict(message) for message in PROBE]
+    refuses = ""
     try:
         try:
             whole = _rendered(template, named, messages, False)
-        except Exception:  # a template may refuse the system role, and says so by raising
-            messages = messages[1:]
+        except Exception as error:  # a template may refuse the system role, and says so by raising
+            messages, refuses = messages[1:], str(error)[:100] or type(error).__name__
             whole = _rendered(template, named, messages, False)
-        texts = (whole, *(_rendered(template, named, messages[:-1], prompt) for prompt in (True, False)))
-        return Rendering(*(text[:MOST_RENDERED] for text in texts))
+        opened, closed = (_rendered(template, named, messages[:-1], prompt) for prompt in (True, False))
+        return Rendering(whole[:MOST_RENDERED], opened[:MOST_RENDERED], closed[:MOST_RENDERED], refuses=refuses)
     except Exception as error:  # whatever a template raises
         said = str(error).splitlines()
         return Rendering(error=f"{type(error).__name__}: {said[0][:150] if said else ''}")

@@ -106,7 +106,7 @@ def _read(file: Path, data: bytes, folder: Path | None) -> Tokenizer:
     """A file by its content. folder: of Hugging Face, whose other files count too."""
     if data.lstrip()[:1] == b"{":
         document = json.loads(data)
-        numbers = None if "model" in document else characters_of(document)
+        numbers = None if isinstance(document.get("model"), dict) else characters_of(document)
         if numbers is not None:
             table = character_table(file, document, numbers)
             return _made(file, "characters", *table, UNKNOWN, {}, folder, lowers(numbers))

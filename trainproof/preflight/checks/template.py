@@ -20,6 +20,14 @@ def _rendering(found: Tokenized) -> Rendering:
     return found.rendering
 
 
+def _answers(whole: str) -> Iterator[tuple[str, str]]:
+    """The answers of the probe that a rendering has, and what comes after each."""
+    for turn in PROBE:
+        _, there, after = whole.partition(turn["content"])
+        if turn["role"] == "assistant" and there:
+            yield turn["content"], after.strip()
+
+
 @check("TPT121", "template-fails", FAIL, fix="Repair the template; TRL, vLLM and others render it as this does.")
 def template_fails(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting]:
     """The chat template cannot be rendered for a conversation of two exchanges, neither with a system turn nor without.
@@ -73,18 +81,17 @@ def no_end_after_answer(found: Tokenized, t: TokenizerThresholds) -> Iterator[Si
     False positives
     Trainers that append the end token themselves.
     """
-    whole, opens, closed, _ = _rendering(found)
+    whole, opens, closed = _rendering(found)[:3]
     opener = MARKERS.match(opens[len(closed) :].strip())
     ends = found.tokenizer.vocabulary.get(found.tokenizer.special.get("eos", -1))
     pieces = set(found.tokenizer.vocabulary.values())
-    for answer in [turn["content"] for turn in PROBE if turn["role"] == "assistant"]:
-        _, there, after = whole.partition(answer)
-        marker = MARKERS.match(after.strip())
-        ended = (ends and after.strip().startswith(ends)) or (
+    for answer, after in _answers(whole):
+        marker = MARKERS.match(after)
+        ended = (ends and after.startswith(ends)) or (
             marker and marker[0] in pieces and not (opener and marker[0] == opener[0])
         )
-        if there and not ended:
-            said = f"after the answer {answer!r} the template writes {after.strip()[:40]!r}"
+        if not ended:
+            said = f"after the answer {answer!r} the template writes {after[:40]!r}"
             yield seen(FAIL, f"{said}, expected the end token {ends or '(none)'}", ())
             return
 
@@ -102,7 +109,7 @@ def double_begin_token(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sig
     Two begin tokens are a text that the base model never saw.
 
     False positives
-    Trainers that know it and encode without special tokens: told as WARN when only the setting says so.
+    Trainers that know it and encode without special tokens: told as INFO when only the setting says so, as Mistral's does.
     """
     rendering = _rendering(found)
     begin = found.tokenizer.vocabulary.get(found.tokenizer.special.get("bos", -1))
@@ -111,7 +118,7 @@ def double_begin_token(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sig
     if rendering.whole.startswith(begin + begin):
         yield seen(FAIL, f"the template begins with {begin} twice", ())
     elif rendering.whole.startswith(begin) and found.tokenizer.settings.get("add_bos_token") is True:
-        yield seen(WARN, f"the template writes {begin}, and add_bos_token adds it again", ())
+        yield seen(INFO, f"the template writes {begin}, and add_bos_token adds it again", ())
 
 
 @check("TPT125", "turn-lost", FAIL, fix="Repair the template, or leave that role out of the data.")
@@ -122,11 +129,14 @@ def turn_lost(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting]:
     The model is trained on conversations that nobody had.
 
     False positives
-    Templates that refuse a system turn by raising are rendered without one; those that drop it silently are told.
+    Templates that refuse a system turn by raising, as Gemma's does, are told as INFO; they stop at data that has one.
     """
-    whole = _rendering(found).whole
-    places = [whole.find(message["content"]) for message in PROBE]
-    lost = [f"{message['role']} {message['content']}" for message, at in zip(PROBE, places, strict=True) if at < 0]
+    whole, _, _, _, refuses = _rendering(found)
+    if refuses:
+        yield seen(INFO, f"the template refuses a system turn: {refuses}", ())
+    turns = PROBE[1:] if refuses else PROBE
+    places = [whole.find(message["content"]) for message in turns]
+    lost = [f"{message['role']} {message['content']}" for message, at in zip(turns, places, strict=True) if at < 0]
     if lost:
         yield seen(
             FAIL if len(lost) > 1 or PROBE[0]["content"] not in lost[0] else WARN,
@@ -150,14 +160,16 @@ def marker_in_pieces(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sight
     The base model never saw such pieces as a marker, and a user can write them.
 
     False positives
-    Templates whose markers are plain text on purpose, such as [INST], which is told as INFO.
+    Templates whose markers are plain text on purpose: [INST] is told as INFO, others as WARN where each answer ends with the end token.
     """
-    broken = sorted({m for m in markers_of(_rendering(found).whole) if len(found.tokenizer.encode(m)) > 1})
+    whole = _rendering(found).whole
+    broken = sorted({m for m in markers_of(whole) if len(found.tokenizer.encode(m)) > 1})
     if broken:
         plain = all(marker.startswith("[") for marker in broken)
-        yield seen(
-            INFO if plain else FAIL, f"markers of the template are split into pieces: {', '.join(broken[:6])}", ()
-        )
+        ends = found.tokenizer.vocabulary.get(found.tokenizer.special.get("eos", -1), "")
+        ended = ends not in ("", *broken) and all(after.startswith(ends) for _, after in _answers(whole))
+        severity = INFO if plain else WARN if ended else FAIL
+        yield seen(severity, f"markers of the template are split into pieces: {', '.join(broken[:6])}", ())
 
 
 @check(

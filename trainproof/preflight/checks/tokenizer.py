@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainproof.preflight.checks.registry import FAIL, WARN, check
+from trainproof.preflight.checks.registry import FAIL, INFO, WARN, check
 from trainproof.preflight.encoding import Encoded, Tokenized
 from trainproof.preflight.found import MOST_EXAMPLES, MOST_EXCERPT, seen
 from trainproof.preflight.tokens import spelled
@@ -127,11 +127,11 @@ def no_round_trip(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting
         yield seen(FAIL if share > t.round_trip_fail else WARN, message, points, round_trip_fail=t.round_trip_fail)
 
 
-def _gone(found: Tokenized, loss: str, what: str, share: float) -> Iterator[Sighting]:
+def _gone(found: Tokenized, loss: str, what: str, share: float, meant: bool = False) -> Iterator[Sighting]:
     texts = _lost(found, loss)
     if len(texts) > share * len(found.texts):
         yield seen(
-            WARN,
+            INFO if meant else WARN,
             f"{len(texts):,} of {len(found.texts):,} texts come back without their {what}",
             points_of(texts, "tokens", [float(text.tokens) for text in texts]),
         )
@@ -145,9 +145,9 @@ def case_lost(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting]:
     The model cannot write capitals, nor tell names from words.
 
     False positives
-    Models that are meant to be uncased.
+    Models that are meant to be uncased: where do_lower_case says so it is INFO.
     """
-    yield from _gone(found, "case", "case", 0)
+    yield from _gone(found, "case", "case", 0, found.tokenizer.settings.get("do_lower_case") is True)
 
 
 @check("TPT106", "accents-lost", WARN, fix="Use a normaliser that keeps accents.")
@@ -158,9 +158,9 @@ def accents_lost(found: Tokenized, t: TokenizerThresholds) -> Iterator[Sighting]
     In most languages these are other letters, and other sounds.
 
     False positives
-    Models that are meant to be without.
+    Models that are meant to be without: where do_lower_case says so, which takes accents too, it is INFO.
     """
-    yield from _gone(found, "accents", "accents", 0)
+    yield from _gone(found, "accents", "accents", 0, found.tokenizer.settings.get("do_lower_case") is True)
 
 
 @check("TPT107", "spaces-lost", WARN, fix="Use a tokenizer that keeps white space, if the data is code or poetry.")
