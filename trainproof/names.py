@@ -24,9 +24,18 @@ ALIASES: dict[str, tuple[str, ...]] = {
         *("loss/train", "loss_train", "loss/loss", "loss/total", "loss/total_loss", "loss_total", "trl"),
         *("avg_loss", "mean_loss", "running_loss", "loss_avg", "loss_epoch", "epoch_loss", "loss_vae"),
         *("average_loss", "avg.loss", "step_loss", "avr_loss", "loss/average", "loss/current", "xent", "cross_entropy"),
-        *("logloss", "binary_logloss", "multi_logloss", "mlogloss"),
+        *(
+            "logloss",
+            "binary_logloss",
+            "multi_logloss",
+            "mlogloss",
+            "main/loss",
+            "avg_epoch_loss",
+            "trainingloss",
+            "trainloss",
+        ),
     ),
-    "lr": ("lr", "learning_rate", "current_lr", "lr_current", "cur_lr"),
+    "lr": ("lr", "learning_rate", "current_lr", "lr_current", "cur_lr", "learnrate"),
     "grad_norm": (
         *("grad_norm", "gnorm", "gradient_norm", "global_grad_norm", "total_grad_norm", "grad_2.0_norm_total"),
         *("grad_norm/total", "actor/grad_norm", "norm", "grad"),
@@ -98,6 +107,7 @@ _OTHER_EVAL_LOSSES = (
         "loss_eval",
         "epoch_val_loss",
     ),
+    *("validation/main/loss", "validationloss", "validloss", "valloss"),
     *("validation/ctc_loss", "tel", "test_loss", "test/loss", "loss/test", "loss_test"),
 )
 
@@ -123,6 +133,8 @@ _TRAINING_WORDS = frozenset("lr learning grad gnorm norm kl entropy elbo val tra
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
 _UNIT = re.compile(r"\s*\((?:ms|s|sec|gb|mb|gib)\)\Z")
 _PERPLEXITY = re.compile(r"(?:.*[/_ ])?(?:ppl|perplexity)", re.I)
+#: a part of the loss as Spinning Up writes it
+_LOSS_OF = re.compile(r"Loss(?P<part>[A-Z]\w{0,30})", re.ASCII)
 _TEST = re.compile(r"test[/_]", re.IGNORECASE)
 _PART = re.compile(
     r"(?:(?:train|training|trainiterstats)[/_])?"
@@ -340,6 +352,8 @@ def _by_pattern(name: str) -> str | None:
         return f"expert_load/{int(number)}"
     if match := _LR_NAMED.match(plain(own)):
         return f"lr/{match['name']}"
+    if match := _LOSS_OF.fullmatch(own):
+        return f"loss/{match['part'].lower()}"
     return f"loss/{part}" if (part := _part_of(own)) else None
 
 

@@ -28,7 +28,7 @@ _ROW = re.compile(rb"\|(?P<indent> *)(?P<name>[A-Za-z_][\w ./()%-]{0,80}?) *\| *
 #: boxes in the head of a log that tell the format
 SNIFFED_BOXES = 2
 #: counters that number the boxes; the first that a log has
-_COUNTERS = ("time/total_timesteps", "total_timesteps", "TimestepsSoFar", "time/iterations", "iterations")
+_COUNTERS = ("time/total_timesteps", "total_timesteps", "TimestepsSoFar", "time/iterations", "iterations", "Epoch")
 
 
 class BoxReader:

@@ -1,4 +1,4 @@
-"""Tables whose header is underlined: spaCy's and skorch's on the console, and Markdown's in model cards.
+"""Tables whose header is underlined: spaCy's, skorch's and MATLAB's (trainnet) on the console, and Markdown's in model cards.
 
 E    #       LOSS TOK2VEC  LOSS NER  ENTS_F        | Training Loss | Epoch | Step | Validation Loss |
 ---  ------  ------------  --------  ------        |:-------------:|:-----:|:----:|:---------------:|
@@ -19,8 +19,10 @@ from trainproof.readers.records import RecordSink
 from trainproof.readers.source import LogInput
 from trainproof.readers.values import clean_name, parse_number
 
-_RULE = re.compile(rb"[ \t]*(?=[^\n]*-{2})(?:\|[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?|-+(?: +-+)+)[ \t]*\Z")
-_DASHES = re.compile(rb"-+")
+_RULE = re.compile(
+    rb"[ \t]*(?=[^\n]*[-_]{2})(?:\|[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?|-+(?: +-+)+|_+(?: +_+)+)[ \t]*\Z"
+)
+_DASHES = re.compile(rb"[-_]+")
 #: rows below the rule for a table to tell the format
 SNIFFED_ROWS = 3
 #: spaCy's counters; all that is no loss in its tables was measured on the development data
@@ -29,7 +31,7 @@ _SPACY = {"E": "epoch", "#": "step"}
 
 class RuledReader:
     name = "ruled-table"
-    description = "tables with an underlined header: spaCy, skorch, Markdown"
+    description = "tables with an underlined header: spaCy, skorch, trainnet, Markdown"
 
     def sniff(self, head: bytes) -> float:
         tables = _Tables()
@@ -60,17 +62,31 @@ class _Tables:
         self.records: list[tuple[int, dict[str, object]]] = []
         self._before = b""
         self._piped = self._inside = False
+        self._spans: list[tuple[int, int]] = []  # where each name stands
 
     def take(self, line: int, row: bytes) -> None:
         if _RULE.match(row):
             self._begin(row)
         elif self._inside and row.strip():
             cells = _cells(row, self._piped)
+            if len(cells) < len(self.names) and not self._piped:
+                cells = self._placed(row)
             if len(cells) == len(self.names):
                 self.records.append((line, dict(_numbers(self.names, cells))))
             else:
                 self._inside = False
         self._before = row
+
+    def _placed(self, row: bytes) -> list[str]:
+        """The cells of a row that has blank ones: each below the name that it stands under; none where one stands under no name."""
+        text = row.decode("utf-8", "replace")
+        cells = dict.fromkeys(range(len(self.names)), "")
+        for match in re.finditer(r"\S+", text):
+            under = [i for i, (begin, end) in enumerate(self._spans) if match.start() < end and begin < match.end()]
+            if len(under) != 1:
+                return []
+            cells[under[0]] = match[0]
+        return list(cells.values())
 
     def _begin(self, rule: bytes) -> None:
         """A table, if the line before the rule names metrics."""
@@ -82,6 +98,7 @@ class _Tables:
         named = _named(names)
         if self._inside and self.names in ((), named):
             self.names, self._piped = named, piped
+            self._spans = _spans(rule)
         else:
             self._inside = False
 
@@ -101,8 +118,11 @@ def _cells(row: bytes, piped: bool) -> list[str]:
 def _under(header: bytes, rule: bytes) -> list[str]:
     """The names above each run of dashes, which may be of several words."""
     text = header.decode("utf-8", "replace")
-    spans = [match.span() for match in _DASHES.finditer(rule)]
-    return [clean_name(text[begin : max(end, begin + 1)].strip()) for begin, end in spans]
+    return [clean_name(text[begin : max(end, begin + 1)].strip()) for begin, end in _spans(rule)]
+
+
+def _spans(rule: bytes) -> list[tuple[int, int]]:
+    return [match.span() for match in _DASHES.finditer(rule)]
 
 
 def _numbers(names: Sequence[str], cells: Sequence[str]) -> Iterator[tuple[str, float]]:
