@@ -572,6 +572,76 @@ def stylegan(run: Run) -> list[str]:
     return [broke, *ticks]
 
 
+def xgboost(run: Run) -> list[str]:
+    return [
+        f"[{r.step}]\ttrain-mlogloss:{r.loss}\teval-mlogloss:{r.eval_loss}"
+        if r.eval_loss
+        else f"[{r.step}]\ttrain-mlogloss:{r.loss}"
+        for r in run
+    ]
+
+
+def lightgbm(run: Run) -> list[str]:
+    return [
+        "[LightGBM] [Info] Total Bins 12345",
+        "Training until validation scores don't improve for 50 rounds",
+        *(f"[{r.step}]\ttraining's l2: {r.loss}\tvalid_1's l1: 0.5" for r in run),
+    ]
+
+
+def catboost(run: Run) -> list[str]:
+    best = run[0].loss
+    return [
+        "Learning rate set to 0.081",
+        *(f"{r.step}:\tlearn: {r.loss}\ttest: 9.5\tbest: {best} (1)\ttotal: 51ms\tremaining: 4.9s" for r in run),
+    ]
+
+
+def kaldi(run: Run) -> list[str]:
+    return [
+        f"ITERATION {r.step:02}: TRAIN AVG.LOSS {r.loss}, (lrate{r.lr}), CROSSVAL AVG.LOSS 9.5, nnet accepted (nnet_{r.step})"
+        for r in run
+    ]
+
+
+def tesseract(run: Run) -> list[str]:
+    return [
+        f"At iteration {r.step // 2}/{r.step}/{r.step}, mean rms={r.loss}%, delta=4.1%, BCER train=12.5%, BWER train=31.5%, skip "
+        "ratio=0.000%, wrote checkpoint."
+        for r in run
+    ]
+
+
+def matlab(run: Run) -> list[str]:
+    edge = f"|{'=' * 86}|"
+    rows = (
+        f"| {r.epoch + 1:7} | {r.step:11} |       00:00:{r.step:02} | {r.loss:12} | {r.eval_loss or '':>12} | {r.lr:15} |"
+        for r in run
+    )
+    return [
+        "Training on single CPU.",
+        edge,
+        "|  Epoch  |  Iteration  |  Time Elapsed  |  Mini-batch  |  Validation  |  Base Learning  |",
+        "|         |             |   (hh:mm:ss)   |     Loss     |     Loss     |      Rate       |",
+        edge,
+        *rows,
+        edge,
+    ]
+
+
+def parlai(run: Run) -> list[str]:
+    return _each(
+        run,
+        lambda r: (
+            f"{_clock(r)} | time:{r.step}s total_exs:{r.step * 100} total_steps:{r.step} epochs:{r.step / 10:.2f}\n"
+            f"    clip  exps  gnorm  loss  lr  total_train_updates  ups\n       1   123 {r.norm} {r.loss} {r.lr} {r.step:8} 1.92\n"
+        ),
+        lambda r: (
+            f"{_clock(r)} | valid:\n    accuracy  loss  total_train_updates\n        .25 {r.eval_loss} {r.step:8}\n"
+        ),
+    )
+
+
 _LOSS, _NO_EVAL, _NO_NORM = ("loss",), ("loss", "lr", "grad_norm"), ("loss", "lr", "eval/loss")
 _RATE = ("loss", "lr")
 SAMPLES = (
@@ -611,6 +681,13 @@ SAMPLES = (
     Sample("llmc-stdout", "nanogpt", llmc_stdout),
     Sample("hf-old", "hf-console", hf_old),
     Sample("hf-new", "hf-console", hf_new),
+    Sample("xgboost", "boosting", xgboost, ("loss", "eval/loss")),
+    Sample("lightgbm", "boosting", lightgbm, _LOSS),
+    Sample("catboost", "boosting", catboost, _LOSS),
+    Sample("kaldi", "kaldi", kaldi, _RATE),
+    Sample("tesseract", "tesseract", tesseract, _LOSS),
+    Sample("matlab", "matlab", matlab, _NO_NORM),
+    Sample("parlai", "parlai", parlai),
     Sample("generic", "generic-text", generic, _RATE),
     Sample("generic-epochs", "generic-text", generic_epochs, _RATE),
 )

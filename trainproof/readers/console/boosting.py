@@ -32,6 +32,7 @@ _LOSSES = re.compile(
     r"(?:binary_|multi_|m)?(?:log_?loss)(?:@\d+)?|rmse|l2|mse|cross_entropy|xentropy|l1|mae|rmsle|mape|huber|mphe|quantile|fair|"
     r"poisson(?:-nloglik)?|(?:gamma|tweedie|cox)(?:-n?loglik|-nloglik@[\d.]+|-deviance)?|kldiv|kullback_leibler"
 )
+_SET_0 = re.compile(rb"\bvalid(?:ation)?_0\b")
 _TRAIN = frozenset(("train", "training", "dtrain", "learn", "train_set"))
 #: scikit-learn's name of XGBoost's first set: the training set, where another follows
 _FIRST = "validation_0"
@@ -78,15 +79,18 @@ class _BoostingReading(Reading):
     """Which metric of the training set is the loss, and which way CatBoost's goes, are what the first records say."""
 
     def run(self, log: LogInput) -> None:
-        head = cleaned(log.head)
-        self._grows = _grows(head)
-        self._first_trains = b"validation_1-" in head
-        self._first = "1" if self._first_trains or not re.search(rb"\bvalid(?:ation)?_0\b", head) else "0"
-        self._loss = ""
+        self._grows: bool | None = None
+        self._first = self._loss = ""
+        self._first_trains = False
         super().run(log)
 
     def pieces(self, log: LogInput) -> Iterator[Piece]:
         for (text, numbers), soft in pieces(log):
+            if self._grows is None and b":\tlearn: " in text:
+                self._grows = _grows(text)
+            if not self._first and b"valid" in text:
+                self._first_trains = b"validation_1-" in text
+                self._first = "1" if self._first_trains or not _SET_0.search(text) else "0"
             yield Piece(Block(_rewritten(text), numbers), soft)
 
     def settled(self, batches: list[Batch]) -> list[Batch]:

@@ -73,10 +73,11 @@ class _KaldiReading(Reading):
     """The objective as a loss; that of a whole file only where no stretches of it were told."""
 
     def run(self, log: LogInput) -> None:
-        self._whole = b"for minibatches" not in log.head
+        self._whole = True
         super().run(log)
 
     def settled(self, batches: list[Batch]) -> list[Batch]:
+        self._whole = self._whole and all(batch.line.mark != "for minibatches" for batch in batches)
         kept = [batch for batch in batches if self._whole or not batch.line.counted]
         return [batch._replace(columns=dict(map(_as_loss, batch.columns.items()))) for batch in kept]
 
