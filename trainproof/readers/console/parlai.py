@@ -18,7 +18,7 @@ from trainproof.readers.source import LogInput
 from trainproof.readers.values import clean_name, parse_number
 
 _HEADLINE = re.compile(
-    rb"[^\n]{0,60}?\btime: ?\d+s total_exs: ?\d+ (?:total_steps: ?(?P<step>\d+) )?epochs: ?(?P<epoch>[\d.]+)"
+    rb"[^\n]{0,60}?\btime: ?\d+s total_exs: ?\d+ (?:total_steps: ?(?P<step>\d{1,15}) )?epochs: ?(?P<epoch>\d{1,9}(?:\.\d{1,9})?)"
 )
 _EVALUATION = re.compile(rb"[^\n]{0,60}?\b(?P<data>valid|test):[ \t]*\Z")
 _NAMES = re.compile(rb"[ \t]+[A-Za-z_%][\w/%.-]*(?:[ \t]+[A-Za-z_%][\w/%.-]*)+[ \t]*\Z")
