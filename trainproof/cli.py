@@ -408,16 +408,23 @@ def merge(partials: tuple[str, ...], rejects: str | None, **options: Any) -> int
 @click.option("--eos", type=int, metavar="ID", help="The end token.")
 @click.option("--pad", type=int, metavar="ID", help="The padding token.")
 @click.option("--shift", type=click.Choice(["model", "data"]), help="Who shifts labels against inputs.")
+@click.option(
+    "--loss",
+    type=click.Choice(["classes", "ctc", "binary", "regression"]),
+    help="What the loss is; default: by the shapes of its arrays.",
+)
 @_judging
-def objective(spec: str, ignore_index: int, eos: int | None, pad: int | None, shift: str | None, **options: Any) -> int:
+def objective(
+    spec: str, ignore_index: int, eos: int | None, pad: int | None, shift: str | None, loss: str | None, **options: Any
+) -> int:
     """Judge what the loss is given: labels out of range, masked rows, shifts, ends that are never learned.
 
     BATCH is a .npz or .safetensors file with labels, and logits and input_ids where there are any; or FILE.py:FUNCTION, which is run
-    and returns (logits, labels) or a dict.
+    and returns (logits, labels) or a dict. Classes may be the last dimension of the logits or, as PyTorch has them, the second.
     """
     from trainproof.preflight_command import run_objective
 
-    return run_objective(spec, ignore_index, eos, pad, shift, options)
+    return run_objective(spec, ignore_index, eos, pad, shift, loss, options)
 
 
 @app.command()

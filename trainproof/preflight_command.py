@@ -121,14 +121,20 @@ def progress(length: int) -> Iterator[Callable[[], None]]:
 
 
 def run_objective(
-    spec: str, ignore_index: int, eos: int | None, pad: int | None, shift: str | None, shared: Mapping[str, Any]
+    spec: str,
+    ignore_index: int,
+    eos: int | None,
+    pad: int | None,
+    shift: str | None,
+    loss: str | None,
+    shared: Mapping[str, Any],
 ) -> int:
     """Judge one batch of a training run; the exit code. Raises TrainproofError."""
     from trainproof.preflight import batch as batches
 
     options = Options(paths=(spec,), **shared)
     check_outputs(options)
-    batch = batches.read_batch(spec, batches.Settings(ignore_index, eos, pad, shift))
+    batch = batches.read_batch(spec, batches.Settings(ignore_index, eos, pad, shift, loss))
     form = f"{spec.rpartition('.')[2].partition(':')[0]} {' x '.join(map(str, batch.labels.shape))}"
     return _give_apart("objective", batch, Subject(spec, "batch", form, len(batch.labels)), options)
 

@@ -103,7 +103,7 @@ def test_a_fault_is_named(name: str, tmp_path: Path) -> None:
 def test_the_healthy_batch_has_no_finding(tmp_path: Path) -> None:
     report = judged(healthy(), tmp_path)
     assert (report.verdict, report.findings) == ("PASS", ())
-    assert set(report.skipped) == {"TPO110"}
+    assert set(report.skipped) == {"TPO110", "TPO113"}
 
 
 def test_safetensors_give_the_same(tmp_path: Path) -> None:
@@ -138,3 +138,67 @@ def test_hostile_batches_are_one_line(name: str, tmp_path: Path) -> None:
         read_batch(str(tmp_path / name), SAID)
     assert "\n" not in str(error.value)
     assert isinstance(error.value, InputError | UsageError)
+
+
+def _random(*shape: int) -> NDArray[np.float32]:
+    return np.random.default_rng(1).normal(0, 0.1, shape).astype(np.float32)
+
+
+def _whole(most: int, *shape: int) -> NDArray[np.int64]:
+    return np.random.default_rng(2).integers(1, most, shape)
+
+
+SHAPES: dict[str, tuple[Arrays, Settings]] = {
+    "segmentation, classes second": (
+        {"logits": _random(2, 5, 16, 16), "labels": np.where(np.eye(16, dtype=bool), 255, _whole(6, 2, 16, 16) - 1)},
+        Settings(255),
+    ),
+    "a sequence to a sequence": (
+        {
+            "logits": _random(4, 12, 50),
+            "labels": np.c_[[[-100]] * 4, _whole(50, 4, 11)],
+            "input_ids": _whole(50, 4, 32),
+        },
+        Settings(),
+    ),
+    "CTC, frames first": (
+        {"logits": _random(100, 4, 30), "labels": _whole(30, 4, 20), "target_lengths": np.full(4, 18)},
+        Settings(),
+    ),
+    "CTC, rows in one": (
+        {"logits": _random(4, 100, 30), "labels": _whole(30, 50), "target_lengths": np.array([10, 20, 15, 5])},
+        Settings(),
+    ),
+    "CTC, as said": ({"logits": _random(4, 100, 30), "labels": _whole(30, 4, 20)}, Settings(loss="ctc")),
+    "several labels a row": ({"logits": _random(16, 5), "labels": _whole(5, 16, 5) % 2}, Settings()),
+    "probabilities": ({"logits": _random(16, 5), "labels": np.full((16, 5), 0.2, np.float32)}, Settings()),
+    "one logit": ({"logits": _random(16, 1), "labels": _whole(5, 16) % 2}, Settings()),
+    "regression": ({"logits": _random(16, 1), "labels": _random(16)}, Settings()),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_batches_of_other_losses_have_no_finding(name: str, tmp_path: Path) -> None:
+    arrays, settings = SHAPES[name]
+    assert [(f.rule, f.message) for f in judged(arrays, tmp_path, settings).findings] == []
+
+
+def test_a_label_of_ctc_that_no_frames_spell(tmp_path: Path) -> None:
+    labels = np.array([[1, 2, 3, 4, -100], [1, 1, 2, 2, 2]])
+    report = judged({"logits": _random(2, 6, 9), "labels": labels}, tmp_path, Settings(loss="ctc"))
+    assert [(f.rule, [point.line for point in f.evidence]) for f in report.findings] == [("TPO113", [2])]
+
+
+def test_labels_of_segmentation_out_of_range_are_cited(tmp_path: Path) -> None:
+    arrays, settings = SHAPES["segmentation, classes second"]
+    labels = arrays["labels"].copy()
+    labels[1, 3, 4] = 5
+    told = judged(arrays | {"labels": labels}, tmp_path, settings).findings
+    assert [(f.rule, f.evidence[0].excerpt) for f in told] == [("TPO103", "at [1, 3, 4]")]
+    told = judged(arrays, tmp_path, Settings()).findings
+    assert "--ignore-index 255" in next(f.message for f in told if f.rule == "TPO103")
+
+
+def test_lengths_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="do not go with 2 lengths"):
+        judged({"logits": _random(2, 9, 5), "labels": _whole(5, 7), "target_lengths": np.array([3, 3])}, tmp_path)

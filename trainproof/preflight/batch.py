@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from trainproof.checkpoint.safetensors import read_safetensors
 from trainproof.errors import InputError, UsageError
+from trainproof.preflight.losses import CLASSES, CTC, arranged, loss_of
 
 #: what the arrays are called elsewhere -> here
 NAMES = {
@@ -36,8 +37,10 @@ module = importlib.util.module_from_spec(spec)
 sys.modules["trainproof_batch"] = module
 spec.loader.exec_module(module)
 made = getattr(module, name)()
-if isinstance(made, tuple):
+if isinstance(made, (tuple, list)):
     made = dict(zip(("logits", "labels", "input_ids"), made))
+if not hasattr(made, "items"):
+    sys.exit(f"it returned {type(made).__name__}, expected (logits, labels) or a dict of arrays")
 def plain(value):
     for step in ("detach", "cpu", "float" if "bfloat16" in str(getattr(value, "dtype", "")) else "cpu", "numpy"):
         value = getattr(value, step)() if hasattr(value, step) else value
@@ -54,15 +57,20 @@ class Settings(NamedTuple):
     eos: int | None = None
     pad: int | None = None
     shift: str | None = None  # who shifts the labels: "model" or "data"
+    loss: str | None = None  # one of losses.LOSSES
 
 
 class Batch(NamedTuple):
-    """Arrays of one batch. labels, input_ids: (rows, length), or labels of (rows,) for classes; logits: labels' shape and (classes,)."""
+    """Arrays of one batch. labels, input_ids: (rows, length), or labels of (rows,) for classes; logits: labels' shape and (classes,).
+
+    Logits of CTC are (rows, frames, classes); those of a binary loss and of regression have the labels' shape, and perhaps (1,).
+    """
 
     labels: NDArray[Any]
     logits: NDArray[Any] | None
     input_ids: NDArray[Any] | None
     settings: Settings
+    loss: str = CLASSES
 
     @property
     def kept(self) -> NDArray[np.bool_]:
@@ -71,8 +79,8 @@ class Batch(NamedTuple):
 
     @property
     def classes(self) -> int | None:
-        """Classes of the logits."""
-        return None if self.logits is None else self.logits.shape[-1]
+        """Classes of the logits; None where the loss has none."""
+        return None if self.logits is None or self.loss not in (CLASSES, CTC) else self.logits.shape[-1]
 
 
 def read_batch(spec: str, settings: Settings) -> Batch:
@@ -91,7 +99,12 @@ def read_batch(spec: str, settings: Settings) -> Batch:
         raise InputError(
             f"{spec}: no labels; it has {', '.join(sorted(arrays)[:8]) or 'nothing'}, expected labels and logits"
         )
-    return Batch(found["labels"], found["logits"], found["input_ids"], settings)
+    given, scored = found["labels"], found["logits"]
+    loss = settings.loss or loss_of(given, scored, arrays)
+    labels, logits = arranged(given, scored, loss, arrays, settings.ignore_index)
+    if not labels.ndim or not len(labels):
+        raise InputError(f"{spec}: labels of the shape {labels.shape}, expected one row at least")
+    return Batch(labels, logits, found["input_ids"], settings, loss)
 
 
 def _npz(path: str) -> dict[str, NDArray[Any]]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from trainproof.preflight.batch import Batch
 from trainproof.preflight.checks.registry import FAIL, INFO, WARN, check
 from trainproof.preflight.found import seen
+from trainproof.preflight.losses import BINARY, CLASSES, CTC, REGRESSION
 from trainproof.rules.registry import CannotTell, Sighting
 from trainproof.thresholds import BatchThresholds
 from trainproof.verdict import Evidence, Severity, number
@@ -46,18 +47,26 @@ def shapes_differ(batch: Batch, t: BatchThresholds) -> Iterator[Sighting]:
     Broadcasting makes a loss of shapes that were never meant to meet.
 
     False positives
-    Losses that bring shapes together themselves, such as CTC.
+    Losses that bring shapes together themselves; --loss ctc says that it is CTC. Where logits go with the labels, inputs of another
+    length are those of an encoder.
     """
-    for name, array, shape in (("logits", batch.logits, "shape and classes"), ("input_ids", batch.input_ids, "shape")):
-        if array is None:
-            continue
-        mine = array.shape[:-1] if name == "logits" else array.shape
-        if mine != batch.labels.shape:
-            yield seen(
-                FAIL,
-                f"{name} have the shape {array.shape}, labels {batch.labels.shape}: expected the labels' {shape}",
-                (),
-            )
+    labels, logits, inputs = batch.labels.shape, batch.logits, batch.input_ids
+    if logits is not None and not _fits(batch, logits):
+        form = {CTC: "the rows, frames and classes", CLASSES: "the labels' shape and classes"}.get(
+            batch.loss, "the labels' shape"
+        )
+        more = "; is it CTC? --loss ctc" if batch.loss == CLASSES and logits.ndim == 3 and len(labels) == 2 else ""
+        yield seen(FAIL, f"logits have the shape {logits.shape}, labels {labels}: expected {form}{more}", ())
+    if inputs is not None and logits is None and len(labels) == 2 and inputs.shape != labels:
+        yield seen(FAIL, f"input_ids have the shape {inputs.shape}, labels {labels}: expected the labels' shape", ())
+
+
+def _fits(batch: Batch, logits: NDArray[Any]) -> bool:
+    if batch.loss == CTC:
+        return logits.ndim == 3 and batch.labels.ndim == 2 and len(logits) == len(batch.labels)
+    if batch.loss == CLASSES:
+        return logits.shape[:-1] == batch.labels.shape
+    return logits.shape in (batch.labels.shape, (*batch.labels.shape, 1))
 
 
 @check("TPO102", "labels-no-integers", FAIL, fix="Give class numbers as integers.")
@@ -68,8 +77,10 @@ def labels_no_integers(batch: Batch, t: BatchThresholds) -> Iterator[Sighting]:
     Cross-entropy takes fractions for probabilities, and a cast cuts them.
 
     False positives
-    Regression, and soft labels.
+    Soft labels. Regression, and labels of a binary loss, are known by their shapes, or by --loss.
     """
+    if batch.loss in (BINARY, REGRESSION):
+        raise CannotTell(f"a loss that takes fractions: {batch.loss}")
     whole = np.issubdtype(batch.labels.dtype, np.integer) or bool(np.all(batch.labels == np.floor(batch.labels)))
     if not whole:
         yield seen(
@@ -100,6 +111,8 @@ def target_out_of_range(batch: Batch, t: BatchThresholds) -> Iterator[Sighting]:
     bad = batch.kept & ((labels < 0) | (labels >= batch.classes))
     if bad.any():
         message = f"{int(bad.sum()):,} labels are outside 0 to {batch.classes - 1:,} and are not {batch.settings.ignore_index}"
+        if len(others := np.unique(labels[bad])) == 1 and others[0] != batch.classes:
+            message += f"; if the loss ignores {others[0]}: --ignore-index {others[0]}"
         yield seen(FAIL, message, at(np.nonzero(bad), labels, "label"))
 
 
@@ -137,6 +150,8 @@ def rows_without_labels(batch: Batch, t: BatchThresholds) -> Iterator[Sighting]:
     False positives
     Rows of padding at the end of a dataset.
     """
+    if batch.loss == REGRESSION:
+        raise CannotTell("values, no classes")
     kept = np.array([row.any() for row in batch.kept.reshape(len(batch.labels), -1)], bool)
     empty = np.flatnonzero(~kept)
     if len(empty):
@@ -223,6 +238,8 @@ def nothing_masked(batch: Batch, t: BatchThresholds) -> Iterator[Sighting]:
     False positives
     Pre-training and packed batches: hence INFO.
     """
+    if batch.loss != CLASSES:
+        raise CannotTell(f"labels of this loss are not masked: {batch.loss}")
     if batch.labels.ndim == 2 and batch.kept.all():
         yield seen(INFO, f"all {batch.labels.size:,} labels count, none is {batch.settings.ignore_index}", ())
 
@@ -290,7 +307,10 @@ def nonfinite_logits(batch: Batch, t: BatchThresholds) -> Iterator[Sighting]:
     """
     if batch.logits is None:
         raise CannotTell("no logits")
-    logits = batch.logits.astype(np.float32)
+    if batch.loss in (BINARY, REGRESSION):
+        logits = batch.logits.astype(np.float32)[..., None]
+    else:
+        logits = batch.logits.astype(np.float32)
     bad = np.asarray(
         np.isnan(logits).any(axis=-1) | np.isposinf(logits).any(axis=-1) | np.isneginf(logits).all(axis=-1)
     )
@@ -311,7 +331,12 @@ def loss_above_chance(batch: Batch, t: BatchThresholds) -> Iterator[Sighting]:
     Heads with large initial weights, which learn it within some steps.
     """
     labels = _labels(batch)
-    if batch.logits is None or batch.logits.shape[:-1] != labels.shape or batch.classes is None:
+    if (
+        batch.logits is None
+        or batch.logits.shape[:-1] != labels.shape
+        or batch.classes is None
+        or batch.loss != CLASSES
+    ):
         raise CannotTell("no logits of the labels' shape")
     counts = batch.kept & (labels >= 0) & (labels < batch.classes)
     logits = batch.logits[counts].astype(np.float64)
@@ -324,3 +349,29 @@ def loss_above_chance(batch: Batch, t: BatchThresholds) -> Iterator[Sighting]:
     if loss > t.chance_times * guess + t.chance_more:
         message = f"the cross-entropy is {loss:.4g}, a guess among {batch.classes:,} classes has {guess:.4g}"
         yield seen(WARN, message, (), chance_times=t.chance_times, chance_more=t.chance_more)
+
+
+@check("TPO113", "cannot-align", FAIL, fix="Leave the clips out, or give the encoder more frames a second.")
+def cannot_align(batch: Batch, t: BatchThresholds) -> Iterator[Sighting]:
+    """A row of CTC has fewer frames than labels, and one more between two equal ones.
+
+    Why it matters
+    No path through the frames spells the labels: the loss of the row is infinite, or zeroed so that it teaches nothing.
+
+    False positives
+    None known: frames and labels decide. All frames of the logits count, also those of padding.
+    """
+    labels = _labels(batch)
+    if batch.loss != CTC or batch.logits is None or not _fits(batch, batch.logits):
+        raise CannotTell("no CTC loss")
+    frames = batch.logits.shape[1]
+    needs = [
+        len(row) + int(np.count_nonzero(row[1:] == row[:-1]))
+        for row in (labels[i][batch.kept[i]] for i in range(len(labels)))
+    ]
+    short = np.flatnonzero(np.array(needs) > frames)
+    if len(short):
+        points = [Evidence("frames needed", int(i) + 1, float(needs[i]), int(i) + 1, "row") for i in short[:5]]
+        yield seen(
+            FAIL, f"{len(short):,} of {len(labels):,} rows need more than the {frames:,} frames that there are", points
+        )
