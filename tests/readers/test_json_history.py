@@ -8,7 +8,7 @@ import pytest
 
 from trainproof.errors import FormatError
 from trainproof.frame import Frame, Source
-from trainproof.readers.base import recognise
+from trainproof.readers.base import reader_for, recognise
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.source import LogInput
 
@@ -96,3 +96,24 @@ def test_other_documents_are_no_histories(text: str) -> None:
     log = LogInput("log", text.encode())
     with pytest.raises(FormatError):
         recognise(log).read(log, FrameBuilder())
+
+
+@pytest.mark.parametrize("cut", [1, 9, 200])
+def test_a_document_that_is_cut_off_says_what_it_had_said_by_then(cut: int) -> None:
+    losses = [4 / (i + 1) for i in range(40)]
+    text = json.dumps({"model": {"name": "a"}, "loss": losses, "val_loss": losses}, indent=2).encode()
+    log = LogInput("history.json", text[:-cut])
+    out = FrameBuilder()
+    recognise(log).read(log, out)
+    (frame,) = out.build(Source("history.json", "json-history"))
+    assert frame["loss"].value.tolist() == losses
+    assert frame["eval/loss"].value.tolist() == losses[: len(frame["eval/loss"])]
+    assert frame["eval/loss"].step.tolist() == frame["loss"].step.tolist()[: len(frame["eval/loss"])]
+    assert 30 <= len(frame["eval/loss"]) <= 40
+    assert frame.dropped_count == 1
+
+
+@pytest.mark.parametrize("text", [b'{"loss": [1, 2, 3]]}, "a": [', b'{"loss": [1, 2, 3}, "b": 1', b'{"loss": 1'])
+def test_a_damaged_document_is_refused(text: bytes) -> None:
+    with pytest.raises(FormatError, match="not a JSON document"):
+        reader_for("json-history").read(LogInput("x", text), FrameBuilder())

@@ -20,7 +20,7 @@ from trainproof.errors import FormatError
 from trainproof.frame import Ints
 from trainproof.names import EPOCH_NAMES, EVAL_PREFIXES, STEP_NAMES, higher_is_better, looks_like_metric, plain, resolve
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.json_list import span_of
+from trainproof.readers.json_list import closed, span_of
 from trainproof.readers.records import RecordSink
 from trainproof.readers.source import LogInput
 from trainproof.readers.values import MAX_DEPTH, as_float, clean_name, decode_json, flatten
@@ -44,12 +44,13 @@ SNIFFED_KEYS = 200
 
 
 class _Found(NamedTuple):
-    """Values of one metric, or records (`name` says of which data), and the line of their key."""
+    """Values of one metric, or records (`name` says of which data), the line of their key, and whether more of them were cut off."""
 
     run: str
     name: str
     values: Sequence[object]
     line: int
+    cut: bool = False
 
 
 class JSONHistoryReader:
@@ -69,14 +70,21 @@ class JSONHistoryReader:
         return 0.0
 
     def read(self, log: LogInput, out: FrameBuilder) -> None:
-        data = log.read()
+        data, cut = log.read(), False
         try:
             document = decode_json(data)
         except ValueError:
-            raise FormatError(f"{log.path}: not a whole JSON document, expected the history of a run in one") from None
+            whole = closed(data)
+            if whole is None:
+                raise FormatError(f"{log.path}: not a JSON document, expected the history of a run in one") from None
+            out.drop(1 + data.count(b"\n"), "the document ends in the middle: what stands before that was read")
+            data, document = whole, decode_json(whole)
+            cut = True
         begin = data.find(b"{")
         span = span_of(data, begin, 1 + data.count(b"\n", 0, max(begin, 0)))
         found = list(_walk(document, (), span.keys if span else {}))
+        if cut and found:
+            found[-1] = found[-1]._replace(cut=True)
         text = data.split(b"\n")
         runs: dict[str, list[_Found]] = {}
         for item in found:
@@ -167,7 +175,7 @@ def _give_records(item: _Found, out: FrameBuilder) -> None:
 
 
 def _give_columns(items: Sequence[_Found], text: Sequence[bytes], out: FrameBuilder) -> None:
-    """Columns as records: as many as the longest list of a loss or a metric has; a shorter one is spread evenly over them."""
+    """Columns as records: as many as the longest list of a loss or a metric has; a shorter one is spread evenly over them, unless its end was cut off."""
     columns = {item.name: item for item in items if looks_like_metric(item.name) or _counts(item.name)}
     ours = resolve(columns)
     losses = [name for name in columns if ours[name] in ("loss", "eval/loss")]
@@ -175,7 +183,7 @@ def _give_columns(items: Sequence[_Found], text: Sequence[bytes], out: FrameBuil
     records: list[dict[str, object]] = [{} for _ in range(size)]
     lines: dict[str, list[int]] = {}
     for name, item in columns.items():
-        count = len(item.values)
+        count = size if item.cut else len(item.values)
         if count != size and (count > size or _counts(name) or not _is_sparse(name)):
             continue
         present = [i for i, value in enumerate(item.values) if value is not None]

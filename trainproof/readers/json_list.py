@@ -117,3 +117,31 @@ def _text(token: bytes) -> str:
         return clean_name(str(json.loads(text)))
     except ValueError:
         return clean_name(text.strip('"'))
+
+
+def closed(data: bytes) -> bytes | None:
+    """A document whose end is cut off, up to its last whole value and with its brackets closed; None when it is none.
+
+    A number at the very end may be a part of one, so it goes.
+    """
+    open_: list[bytes] = []
+    end, depth = 0, 0  # of the last whole value
+    for match in _TOKEN.finditer(data):
+        token = match[0]
+        if token in (b"{", b"["):
+            open_.append(token)
+        elif token in (b"}", b"]"):
+            if not open_:
+                return None
+            open_.pop()
+            end, depth = match.end(), len(open_)
+        elif token == b",":
+            end, depth = match.start(), len(open_)
+    if not open_ or not depth or depth > MOST_DEPTH:
+        return None
+    whole = data[:end] + bytes(b"}"[0] if bracket == b"{" else b"]"[0] for bracket in reversed(open_[:depth]))
+    try:
+        decode_json(whole)
+    except ValueError:
+        return None
+    return whole

@@ -1,4 +1,4 @@
-"""A scalar that TensorBoard lets one download as CSV: one series a file, its metric in the file's name."""
+"""A scalar that TensorBoard or Neptune lets one download as CSV: one series a file, its metric in the file's name."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _FILE = re.compile(r"(?P<marked>.*-tag-)?(?:run-)?(?P<tag>.+?)(?:\.csv)?(?:\.gz|
 
 class TensorBoardCSVReader(KnownTable):
     name = "tensorboard-csv"
-    description = "TensorBoard: a scalar downloaded as CSV (`Wall time,Step,Value`)"
+    description = "TensorBoard, Neptune: a scalar downloaded as CSV (`Wall time,Step,Value`)"
 
     def claims(self, found: Sniffed) -> bool:
-        return tuple(map(plain, found.table.names)) == TENSORBOARD
+        names = list(map(plain, found.table.names))
+        return tuple(names) == TENSORBOARD or sorted(set(names) - {"", "timestamp"}) == ["step", "value"]
 
     def read(self, log: LogInput, out: FrameBuilder) -> None:
         self._file = PurePath(log.path).name
@@ -32,4 +33,5 @@ class TensorBoardCSVReader(KnownTable):
         if match is None:
             return metric_names(table)
         tag = clean_name(match["tag"])
-        return ["wall_time", "step", tag if match["marked"] else known_tail(tag)]
+        ours = tag if match["marked"] else known_tail(tag)
+        return [ours if plain(name) == "value" else name for name in table.names]

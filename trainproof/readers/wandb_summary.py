@@ -1,6 +1,8 @@
-"""W&B's `wandb-summary.json`: the last value of each metric. It is recognised to be told apart from a curve, and refused."""
+"""W&B's `wandb-summary.json`, the last value of each metric, and its table of runs. They are recognised to be told apart from curves, and refused."""
 
 from __future__ import annotations
+
+import csv
 
 from trainproof.errors import FormatError
 from trainproof.readers.builder import FrameBuilder
@@ -9,6 +11,8 @@ from trainproof.readers.values import decode_json
 
 #: what W&B writes into every summary; the history has the last two in every record as well
 _OWN, _RUNTIME, _STEP = "_wandb", "_runtime", "_step"
+#: what a run can be in the column "State" of a table of runs
+_STATES = frozenset(("finished", "crashed", "running", "failed", "killed"))
 
 
 class WandbSummaryReader:
@@ -26,4 +30,25 @@ class WandbSummaryReader:
     def read(self, log: LogInput, out: FrameBuilder) -> None:  # noqa: ARG002  every reader's signature
         raise FormatError(
             f"{log.path}: a W&B summary, the last values of a run and no curve; expected its run-*.wandb or an exported CSV"
+        )
+
+
+class WandbRunsReader:
+    name = "wandb-runs"
+    description = "W&B: the table of a project's runs, recognised and refused, for it is no curve"
+
+    def sniff(self, head: bytes) -> float:
+        """A column of names and one of states, with nothing but states in it."""
+        try:
+            names, *rows = list(csv.reader(head.decode("utf-8", "replace").splitlines()[:-1][:50])) or [[]]
+        except csv.Error:
+            return 0.0
+        if "Name" not in names or "State" not in names:
+            return 0.0
+        at = names.index("State")
+        return 0.95 if rows and all(len(row) == len(names) and row[at] in _STATES for row in rows) else 0.0
+
+    def read(self, log: LogInput, out: FrameBuilder) -> None:  # noqa: ARG002  every reader's signature
+        raise FormatError(
+            f"{log.path}: a table of W&B's runs, a row a run and no curve; expected the history of one of them"
         )

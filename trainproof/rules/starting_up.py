@@ -38,7 +38,11 @@ def _metrics(frame: Frame) -> Iterator[Metric]:
 
 
 def learned_since(frame: Frame, before: int, since: int, t: LossThresholds) -> str:
-    """Which task metric rose to its best after step `since`, better than every value up to step `before`, as a sentence; "" when none did."""
+    """Which task metric rose to its best after step `since`, better than every value up to step `before`, as a sentence; "" when none did, or
+    when the evaluation loss has left its best level too."""
+    evals = frame["eval/loss"].finite.value if "eval/loss" in frame else np.zeros(0)
+    if len(evals) >= 3 and stats.median(evals[-3:]) >= t.diverged_ratio * evals.min():
+        return ""
     for metric in _metrics(frame):
         gain, step = metric.gain, metric.series.step
         first, then = gain[step < before], gain[step > since]
