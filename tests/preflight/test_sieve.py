@@ -35,7 +35,7 @@ def test_what_the_screens_find_is_suspect(parts: list[str]) -> None:
         assert 1 in suspects([text.encode("utf-8", "surrogatepass") for text in others])
 
 
-@pytest.mark.parametrize("told", [*TOLD, "As an AI ", "large language model", "created by Anthropic", "<think>", "```"])
+@pytest.mark.parametrize("told", [*TOLD, "As an AI ", "<think>", "```"])
 def test_only_the_text_that_has_something_is_suspect(told: str) -> None:
     plain = ["In 1990 there were 12, or 13; who knows?", "A well-known box (of wood) is worth $5."]
     texts = [*plain, f"{plain[0]} {told} {plain[1]}", *plain]

@@ -69,9 +69,10 @@ class Bad(NamedTuple):
 
 
 class Alike(NamedTuple):
-    """Records of rows that follow one another, decoded to the type that was wanted."""
+    """Records of rows that follow one another, decoded to the type that was wanted; and their lines."""
 
     records: list[Any]
+    lines: bytes
 
 
 class Block(NamedTuple):
@@ -239,38 +240,46 @@ def _decoded(line: bytes | None) -> tuple[str | Bad, bool]:
 
 def _json_rows(blocks: Iterator[Block], typed: Callable[[Any], Any]) -> Iterator[Row]:
     decoder: msgspec.json.Decoder[Any] | None = None
-    fresh = True
-    for block in blocks:
+    for number, block in enumerate(blocks):
+        if number == 0:
+            decoder = _decoder(block, typed)
         if decoder is not None and (alike := _together(decoder, block)) is not None:
             yield block.first, alike, False
-            continue
-        for row, record, replaced in _singly(block, decoder):
-            yield row, record, replaced
-            if fresh and (wanted := typed(record)) is not None:
-                decoder = msgspec.json.Decoder(wanted)
-            fresh = False
+        else:
+            yield from _singly(block, decoder)
+
+
+def _decoder(block: Block, typed: Callable[[Any], Any]) -> msgspec.json.Decoder[Any] | None:
+    """What decodes records like the first one of a block."""
+    try:
+        wanted = typed(msgspec.json.decode((block.lines or b"").partition(b"\n")[0]))
+    except (ValueError, RecursionError):
+        return None
+    return None if wanted is None else msgspec.json.Decoder(wanted)
 
 
 def _together(decoder: msgspec.json.Decoder[Any], block: Block) -> Alike | None:
     """The records of a block, if each line is one of the decoder's type."""
+    lines = block.lines or b""
     try:
-        records = decoder.decode_lines(block.lines or b"")
+        records = decoder.decode_lines(lines)
     except (ValueError, RecursionError):
         return None
-    return Alike(records) if len(records) == block.stop - block.first else None
+    return Alike(records, lines) if len(records) == block.stop - block.first else None
 
 
 def _singly(block: Block, decoder: msgspec.json.Decoder[Any] | None) -> Iterator[Row]:
     """The rows of a block, those that are as the decoder wants still together."""
     decode = (decoder or msgspec.json.Decoder()).decode
     records: list[Any] = []
+    lines: list[bytes] = []
     for row, line in _lines(block):
         try:
             record = decode(line or b"")
         except (ValueError, RecursionError):
             if records:
-                yield row - len(records), Alike(records), False
-                records = []
+                yield row - len(records), Alike(records, b"\n".join(lines)), False
+                records, lines = [], []
             if line is None or line.strip():
                 yield row, *_leniently(line)
             continue
@@ -278,8 +287,9 @@ def _singly(block: Block, decoder: msgspec.json.Decoder[Any] | None) -> Iterator
             yield row, record, False
         else:
             records.append(record)
+            lines.append(line or b"")
     if records:
-        yield block.stop - len(records), Alike(records), False
+        yield block.stop - len(records), Alike(records, b"\n".join(lines)), False
 
 
 def _leniently(line: bytes | None) -> tuple[Any, bool]:

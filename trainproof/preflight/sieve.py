@@ -6,58 +6,77 @@ Deleting joins what stood apart, so that too many texts may be named, never too 
 
 from __future__ import annotations
 
+import re
 from bisect import bisect
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 #: between two texts; no byte of UTF-8
 _SEPARATOR = b"\xff"
-_DELETED = b" \t\n\r\"',abcdefghijlmnopqrstuvwyz"
+_DELETED = b" \t\r\"',abcdefghijlmnopqrstuvwyz"
 
 
-def _classes() -> bytes:
-    """Byte -> 0 for a digit, ! for what is worth a look by itself, itself for what patterns begin with, or a full stop."""
+def _classes(kept: bytes) -> bytes:
+    """Byte -> 0 for a digit, ! for what is worth a look by itself, itself for what patterns begin with and what is to be kept, or a full stop."""
     table = bytearray(b"." * 256)
-    for byte in b"-+(AIKkx" + _SEPARATOR:
-        table[byte] = byte
     for byte in b"0123456789":
         table[byte] = ord("0")
     for byte in (*b"<[&@\\`_", *range(9), 11, 12, *range(14, 32), 127):
         table[byte] = ord("!")
+    for byte in b"-+(AIKkx" + kept:
+        table[byte] = byte
     return bytes(table)
 
 
-_CLASSES = _classes()
+_TEXTS, _LINES = _classes(_SEPARATOR), _classes(b"\n[")
 #: what is left of markup and control characters; of numbers of people (000-00-0000, +00 000, (000) 000) and
 #: of cards; of "AI"; and of keys (AKIA, sk-, xoxb-, -----BEGIN; those with an underscore are !)
-_LEFT = (b"!", b"00-00-0000", b"+0", b"(000", b"0" * 16, b"0000-0000-", b"AI", b"AK", b"k-", b"xx-", b"-----")
-#: signs that some of them have, and that are looked for at once; where one is missing, so are they
-_MARKS = (b"-", b"+", b"(", b"I", b"K")
-#: what leaves nothing that is rare
-_PHRASES = (b"large language model", b"created by Anthropic")
+_LEFT = (b"!", b"00-00-0000", b"+0", b"(000", b"0" * 16, b"0000-0000-", b"AI", b"AKIA", b"k-", b"xx-", b"-----")
+#: escapes in JSON of what is no line end, tab, quote or slash
+_ESCAPE = re.compile(rb'\\[^nrt"/]')
 
 
 def suspects(texts: Sequence[bytes]) -> list[int]:
-    """Which texts, in UTF-8, may hold what `screens.screen` finds, a language model's name, a code fence or a block of thoughts; in order."""
+    """Which texts, in UTF-8, may hold what `screens.screen` finds, AI, a code fence or a block of thoughts; in order."""
     joined = _SEPARATOR.join(texts)
-    left = joined.translate(_CLASSES, _DELETED)
-    missing = [mark for mark in _MARKS if mark not in left]
-    needles = [needle for needle in _LEFT if not any(mark in needle for mark in missing)]
-    found = {*_texts_with(left, needles), *_texts_with(joined, _PHRASES)}
+    found = set(_parts_with(joined.translate(_TEXTS, _DELETED + b"\n"), _LEFT, _SEPARATOR))
     if not all(map(bytes.isascii, texts)):
         found.update(i for i, text in enumerate(texts) if not text.isascii())
     return sorted(found)
 
 
-def _texts_with(joined: bytes, needles: Sequence[bytes]) -> Iterator[int]:
+def suspect_lines(lines: bytes) -> list[int]:
+    """The same of lines of JSON, each with texts and lower-case names in one list. None may be empty."""
+    left = lines.translate(_LINES, _DELETED + b"\\{}]")
+    found = set(_parts_with(left, _LEFT, b"\n"))
+    if not lines.isascii():
+        found.update(_lines_at(lines, np.flatnonzero(np.frombuffer(lines, np.uint8) > 127)))
+    if b"\\" in lines:
+        found.update(_lines_at(lines, [seen.start() for seen in _ESCAPE.finditer(lines)]))
+    if left.count(b"[") > left.count(b"\n") + (not left.endswith(b"\n")):
+        brackets = _lines_at(left, np.flatnonzero(np.frombuffer(left, np.uint8) == ord("[")))
+        found.update(i for i, j in pairwise(brackets) if i == j)
+    return sorted(found)
+
+
+def _lines_at(lines: bytes, at: NDArray[np.int64] | list[int]) -> list[int]:
+    """Which lines the bytes are in."""
+    ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n"))
+    found: list[int] = np.searchsorted(ends, at).tolist()
+    return found
+
+
+def _parts_with(joined: bytes, needles: Sequence[bytes], separator: bytes) -> Iterator[int]:
     needles = [needle for needle in needles if needle in joined]
     if not needles:
         return
-    ends = [*np.flatnonzero(np.frombuffer(joined, np.uint8) == _SEPARATOR[0]).tolist(), len(joined)]
+    ends = [*np.flatnonzero(np.frombuffer(joined, np.uint8) == separator[0]).tolist(), len(joined)]
     for needle in needles:
         at = joined.find(needle)
         while at >= 0:
-            text = bisect(ends, at)
-            yield text
-            at = joined.find(needle, ends[text])
+            part = bisect(ends, at)
+            yield part
+            at = joined.find(needle, ends[part])

@@ -15,7 +15,7 @@ from xxhash import xxh3_64_intdigest
 from trainproof.preflight.found import Example, Options, Partial, place_of
 from trainproof.preflight.rows import Alike, Bad, Row
 from trainproof.preflight.screens import screen
-from trainproof.preflight.sieve import suspects
+from trainproof.preflight.sieve import suspect_lines, suspects
 from trainproof.preflight.texts import Kept, Texts
 from trainproof.preflight.turns import (
     FIELDS,
@@ -38,10 +38,8 @@ KEPT_RECORDS = 8192
 MOST_SHAPES = 200
 #: characters of a prompt from which on an answer may not begin with it
 LEAST_ECHO = 40
-#: characters of a text from which on it may be called repetitive, and of the probes that are looked for in what stands before
-LEAST_REPEATING, PROBE = 200, 40
-#: characters of a probe that is found sooner; what it does not find, no longer one does
-SHORT_PROBE = 16
+#: characters of a text from which on it may be called repetitive, and of the probe that is looked for in what stands before
+LEAST_REPEATING, PROBE = 200, 16
 #: characters of an answer from which on it is no single sign
 LEAST_PLAIN = 40
 _REFUSALS = (
@@ -49,21 +47,14 @@ _REFUSALS = (
     "I'm sorry, but I cannot", "I am sorry, but I cannot", "Sorry, I can't", "I'm unable to", "I am unable to", "I cannot help with",
     "I won't be able to", "I cannot provide", "I can't provide", "I'm not able to",
 )  # fmt: skip
-_IDENTITY = (
-    "AI language model",
-    "As an AI ",
-    "as an AI assistant",
-    "trained by OpenAI",
-    "developed by OpenAI",
-    "created by Anthropic",
-    "large language model",
-)
+#: what names a model as such; the others only where the answer begins as _HEADS
+_IDENTITY = ("AI language model", "As an AI ", "as an AI assistant", "trained by OpenAI", "developed by OpenAI")
+_OTHER_IDENTITY = ("created by Anthropic", "large language model")
 _PREFIX = re.compile(
     r"\s*(?:###? ?(?:Response|Assistant|Instruction|Human)|Assistant|ASSISTANT|Human|HUMAN|User|USER|GPT|Bot|AI) ?:"
 )
-#: what those, and refusals, begin with
+#: how those begin, refusals, and what names a model without "AI"
 _HEADS = frozenset(("##", "As", "AS", "Hu", "HU", "Us", "US", "GP", "Bo", "AI", "I'", "I’", "I ", "So"))
-_FIRST = frozenset(head[0] for head in _HEADS)
 
 
 class TextCollector:
@@ -84,8 +75,7 @@ class TextCollector:
         for row, record, replaced in rows:
             place = place_of(file, row)
             if isinstance(record, Alike):
-                self._conversations(place, record.records)
-                self._flush()
+                self._conversations(place, record.records, record.lines)
                 continue
             out.rows += 1
             if replaced:
@@ -107,24 +97,27 @@ class TextCollector:
         out.compact()
         return out
 
-    def _conversations(self, first: int, records: list[Conversation]) -> None:
+    def _conversations(self, first: int, records: list[Conversation], lines: bytes) -> None:
         """Records of plain turns, in rows that follow one another: most have nothing that is worth a longer look."""
         self.out.rows += len(records)
+        kind = type(records[0])
         rows = [record.turns for record in records]
         roles = [tuple([turn.role for turn in turns]) for turns in rows]
         turns = [turn.content for turns in rows for turn in turns]
         counts = list(map(len, rows))
-        odd: list[int] = []
-        if not (all(map(are_regular, set(roles))) and all(turns)) or any(map(str.isspace, turns)):
-            odd = [
-                i for i, each in enumerate(rows) if not (are_regular(roles[i]) and all(t.content.strip() for t in each))
-            ]
+        self._flush()
+        if all(map(are_regular, set(roles))) and all(turns) and not any(map(str.isspace, turns)):
+            self._regular(first, kind.shape, turns, counts)
+            self._flush(suspect_lines(lines) if kind.is_plain else None)
+            return
         bounds, start = [0, *accumulate(counts)], 0
+        odd = [i for i, each in enumerate(rows) if not (are_regular(roles[i]) and all(t.content.strip() for t in each))]
         for i in odd:
-            self._regular(first + start, records[i].shape, turns[bounds[start] : bounds[i]], counts[start:i])
+            self._regular(first + start, kind.shape, turns[bounds[start] : bounds[i]], counts[start:i])
             self._record(first + i, msgspec.to_builtins(records[i]))
             start = i + 1
-        self._regular(first + start, records[0].shape, turns[bounds[start] :], counts[start:])
+        self._regular(first + start, kind.shape, turns[bounds[start] :], counts[start:])
+        self._flush()
 
     def _regular(self, first: int, shape: tuple[Any, ...], turns: list[str], counts: list[int]) -> None:
         """Conversations that end with an answer to something and have no empty turns."""
@@ -133,13 +126,11 @@ class TextCollector:
         places, ends = range(first, first + len(counts)), list(accumulate(counts))
         asked, answers = [turns[end - 2] for end in ends], [turns[end - 1] for end in ends]
         self._shape(places, shape)
-        for i in [i for i, answer in enumerate(answers) if _is_worth_a_look(answer)]:
+        for i in [i for i, a in enumerate(answers) if a[:2] in _HEADS or len(a) < LEAST_PLAIN or a < "!" or a > "\x7f"]:
             self._head(places[i], answers[i])
         for i in [i for i, echoes in enumerate(map(str.startswith, answers, asked)) if echoes]:
             self._echo(places[i], asked[i], answers[i])
-        for i in [
-            i for i, answer in enumerate(answers) if len(answer) >= LEAST_REPEATING and _may_repeat(answer, SHORT_PROBE)
-        ]:
+        for i in [i for i, answer in enumerate(answers) if _may_repeat(answer)]:
             self._loop(places[i], answers[i])
         self._texts.add(places, turns, counts, [count - 1 for count in counts], answers)
 
@@ -199,6 +190,8 @@ class TextCollector:
             self.out.hit("TPD132", place, head)
         if _PREFIX.match(answer):
             self.out.hit("TPD137", place, head)
+        if head[:2] in _HEADS and _says(answer, _OTHER_IDENTITY) and not _says(answer, _IDENTITY):
+            self.out.hit("TPD133", place, head)
 
     def _echo(self, place: int, asked: str, answer: str) -> None:
         if len(asked) >= LEAST_ECHO and answer.startswith(asked):
@@ -217,13 +210,15 @@ class TextCollector:
         ends = [xxh3_64_intdigest(f"{prompt}\n{text}".encode("utf-8", "surrogatepass")) for text in (good, bad)]
         self._pairs.append((place, ends[0], ends[1], len(good) - len(bad)))
 
-    def _flush(self) -> None:
-        """Look at the texts as a whole, and keep their numbers."""
+    def _flush(self, suspected: list[int] | None = None) -> None:
+        """Look at the texts as a whole, and keep their numbers. suspected: which records may hold what patterns find, where that is known."""
         texts, self._texts, self._size = self._texts, Texts(), 0
         if not texts.places:
             return
         encoded, bounds = texts.encoded(), texts.bounds()
-        for i in sorted({bisect(bounds, turn) - 1 for turn in suspects(encoded)}):
+        if suspected is None:
+            suspected = sorted({bisect(bounds, turn) - 1 for turn in suspects(encoded)})
+        for i in suspected:
             text = "\n".join(texts.turns[bounds[i] : bounds[i + 1]])
             self._suspect(texts.places[i], text, texts.answers[i])
         self._kept.add(texts, encoded)
@@ -247,7 +242,7 @@ class TextCollector:
         out = self.out
         for code, excerpt in screen(text, text.encode("utf-8", "surrogatepass")):
             out.hit(code, place, excerpt)
-        if any(phrase in answer for phrase in _IDENTITY):
+        if _says(answer, _IDENTITY):
             out.hit("TPD133", place, answer[:60].lstrip())
         if answer.count("<think>") != answer.count("</think>") and "<think>" in answer:
             out.hit("TPD138", place, answer[:60].lstrip())
@@ -255,9 +250,13 @@ class TextCollector:
             out.hit("TPD139", place, answer[-60:])
 
 
+def _says(text: str, phrases: Sequence[str]) -> bool:
+    return any(phrase in text for phrase in phrases)
+
+
 def repeated(text: str) -> str | None:
     """The first ten words, when at least half of the text's windows of ten words are not new."""
-    if len(text) < LEAST_REPEATING or not _may_repeat(text):
+    if not _may_repeat(text):
         return None
     words = text.split()
     windows = [tuple(words[i : i + 10]) for i in range(len(words) - 9)]
@@ -266,16 +265,10 @@ def repeated(text: str) -> str | None:
     return " ".join(words[:10]) if len(set(windows)) <= 0.5 * len(windows) else None
 
 
-def _may_repeat(text: str, probe: int = PROBE) -> bool:
-    """Whether the end of the text, or its middle, stands before too. probe: characters of each that are looked for."""
-    middle = len(text) // 2
-    return text[-probe:] in text[:-1] or text[middle : middle + probe] in text[: middle + probe - 1]
-
-
-def _is_worth_a_look(answer: str) -> bool:
-    """Whether it may begin as what should not begin an answer."""
-    first = answer[0]
-    return len(answer) < LEAST_PLAIN or (first in _FIRST and answer[:2] in _HEADS) or first.isspace()
+def _may_repeat(text: str) -> bool:
+    """Whether what stands at three quarters of the text stands before too, as it does in what loops to its end, or nearly."""
+    probe = len(text) * 3 // 4
+    return len(text) >= LEAST_REPEATING and text.find(text[probe : probe + PROBE]) < probe
 
 
 def _shape_label(shape: tuple[Any, ...]) -> str:

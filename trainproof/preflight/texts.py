@@ -54,7 +54,10 @@ class Texts:
 
     def encoded(self) -> list[bytes]:
         """The turns as UTF-8."""
-        return [turn.encode("utf-8", "surrogatepass") for turn in self.turns]
+        try:
+            return list(map(str.encode, self.turns))
+        except UnicodeEncodeError:  # half a surrogate pair
+            return [turn.encode("utf-8", "surrogatepass") for turn in self.turns]
 
 
 class Kept:

@@ -86,10 +86,11 @@ class SharedMessage(Message, rename={"role": "from", "content": "value"}, gc=Fal
 
 
 class Conversation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A record of plain turns. `shape`: the names and types of the fields of such a record."""
+    """A record of turns. `shape`: the names and types of the fields of such a record; `is_plain`: it has no other field."""
 
     turns: list[Message]
     shape: ClassVar[tuple[Any, ...]] = ()
+    is_plain: ClassVar[bool] = False
 
 
 def shape_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -122,8 +123,8 @@ def conversation_type(record: Any, layout: str | None) -> type[Conversation] | N
             names[f"field{len(fields)}"] = name
             fields.append((f"field{len(fields)}", type(value)))
     made: type[Any] = msgspec.defstruct(
-        "Record", fields, bases=(Conversation,), namespace={"shape": shape_of(record)}, rename=names,
-        forbid_unknown_fields=True, gc=False,
+        "Record", fields, bases=(Conversation,), namespace={"shape": shape_of(record), "is_plain": len(record) == 1},
+        rename=names, forbid_unknown_fields=True, gc=False,
     )  # fmt: skip
     return made
 

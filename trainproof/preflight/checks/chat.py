@@ -192,6 +192,8 @@ def refusals(found: Found, t: DataThresholds) -> Iterator[Sighting]:
 def identity_phrases(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """An answer says that a language model of some maker speaks.
 
+    "Large language model" and "created by Anthropic" count in answers that begin with I or As.
+
     Why it matters
     The model will say so of itself.
 
