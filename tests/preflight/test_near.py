@@ -12,7 +12,7 @@ from trainproof.preflight.near import LEAST_BYTES, SHINGLE, MinHash
 
 
 def windows(text: str) -> set[str]:
-    plain = re.sub(r"\s+", " ", re.sub(r"[^a-z0-9\s]", "", text.lower()))
+    plain = re.sub(r"[^a-z0-9]", "", text.lower())
     return {plain[i : i + SHINGLE] for i in range(len(plain) - SHINGLE + 1)}
 
 

@@ -1,7 +1,6 @@
 """Near duplicates by MinHash, in numpy: no text is kept, only a signature of 112 numbers of 16 bits a record.
 
-Shingles are windows of bytes of the text in lower case, without ASCII punctuation and with runs of white space as one space. Their hashes are thrown into 112
-bins by one permutation (Li, Owen, Zhang 2012), and empty bins borrow from their right neighbour (Shrivastava, Li 2014). The share
+Shingles are windows of bytes of the text in lower case, without ASCII punctuation and white space. Their hashes are thrown into 112 bins by one permutation (Li, Owen, Zhang 2012), and empty bins borrow from their right neighbour (Shrivastava, Li 2014). The share
 of equal bins estimates the Jaccard similarity with a standard error of at most 0.05.
 """
 
@@ -15,20 +14,18 @@ from numpy.typing import NDArray
 #: 14 bands of 8 rows, as DataTrove's default
 BANDS, BAND_ROWS = 14, 8
 BINS = BANDS * BAND_ROWS
-#: bytes of a shingle
+#: bytes of a shingle: four words of four
 SHINGLE = 16
-#: fewer shingles say too little
-LEAST_BYTES = 80
+#: of a shorter text, without punctuation and white space, too little is known
+LEAST_BYTES = 64
 #: of a longer text only the beginning is compared
 MOST_BYTES = 20_000
 
 _BASE, _MIX, _SPREAD = np.uint32(0x9E3779B1), np.uint32(0x85EBCA6B), np.uint64(0x9E3779B97F4A7C15)
 #: behind each text; no byte of UTF-8
 _END = 255
-_SPACE = ord(" ")
-#: letters in lower case, all white space a space; and what is left out
-_PLAIN = bytes(_SPACE if chr(b).isspace() and b < 128 else b for b in bytes(range(256)).lower())
-_DELETED = bytes(b for b in range(128) if not (chr(b).isalnum() or chr(b).isspace()))
+_LOWER = bytes(range(256)).lower()
+_DELETED = bytes(b for b in range(128) if not chr(b).isalnum())
 _EMPTY = np.uint32(0xFFFFFFFF)
 
 Signatures = NDArray[np.uint16]
@@ -52,26 +49,21 @@ class MinHash:
             at += numbers
             np.minimum.at(bins.reshape(-1), at, hashes)
         bins = bins[:-1]
-        lacking = (bins == _EMPTY).any(axis=1) & enough
-        if lacking.any():
-            bins[lacking] = _lent(bins[lacking])
         bins[~enough] = 0
+        _lend(bins.reshape(-1))
         return bins.astype(np.uint16), enough
 
     def _hashed(self, data: NDArray[np.uint8]) -> tuple[Numbers, Numbers]:
-        """The hash of each window of SHINGLE bytes, a polynomial by doubling, mixed; and which of as many ranges it falls into."""
+        """The hash of each window of SHINGLE bytes, a polynomial of its four words, mixed; and which of as many ranges it falls into."""
         if len(data) > len(self._work[0]):
             self._work = [np.zeros(len(data), np.uint32) for _ in range(2)]
-        hashes, other = (work[: len(data)] for work in self._work)
-        np.add(data, np.uint32(1), out=hashes)
-        width, power = 1, _BASE
-        with np.errstate(over="ignore"):
-            while width < SHINGLE:
-                longer = np.multiply(hashes[:-width], power, out=other[: len(hashes) - width])
-                longer += hashes[width:]
-                hashes, other = longer, hashes
-                width, power = 2 * width, power * power
-        other = other[: len(hashes)]
+        words, pairs = self._work[0][: len(data) - 3], self._work[1][: len(data) - 7]
+        words[:] = np.ndarray(words.shape, "<u4", data, strides=(1,))  # those that begin at each byte
+        np.multiply(words[:-4], _BASE, out=pairs)
+        pairs += words[4:]
+        hashes, other = words[:-12], pairs[:-8]
+        np.multiply(other, _MIX, out=hashes)
+        hashes += pairs[8:]
         hashes ^= np.right_shift(hashes, np.uint32(16), out=other)
         hashes *= _MIX
         np.right_shift(hashes, np.uint32(16), out=other)
@@ -83,12 +75,8 @@ class MinHash:
 def _plain(texts: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """(the plain form of all texts, an end behind each; how many bytes of it each text has without that)."""
     end = bytes((_END,))
-    data = np.frombuffer(end.join((b"", *texts, b"")).translate(_PLAIN, _DELETED), np.uint8)
-    spaces = data == _SPACE
-    again = spaces[1:] & spaces[:-1]
-    if again.any():
-        data = data[np.concatenate([[True], ~again])]
-    return data[1:], np.diff(np.flatnonzero(data == _END)) - 1
+    data = np.frombuffer(end.join((*texts, b"")).translate(_LOWER, _DELETED), np.uint8)
+    return data, np.diff(np.flatnonzero(data == _END), prepend=-1) - 1
 
 
 def _rows(sizes: NDArray[np.int64], enough: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -99,16 +87,16 @@ def _rows(sizes: NDArray[np.int64], enough: NDArray[np.bool_]) -> NDArray[np.int
     return np.repeat(rows.ravel() * BINS, np.stack([windows, sizes + 1 - windows], axis=1).ravel())[: 1 - SHINGLE]
 
 
-def _lent(bins: Numbers) -> Numbers:
-    """Empty bins borrow from the next full one to their right, around the end; how far it is goes into the value."""
-    empty = bins == _EMPTY
-    full = np.where(empty, np.int16(2 * BINS), np.arange(BINS, dtype=np.int16))
-    nearest = np.minimum.accumulate(full[:, ::-1], axis=1)[:, ::-1]
-    rows, at = np.nonzero(empty)
-    source = np.minimum(nearest, nearest[:, :1] + np.int16(BINS))[rows, at]
-    lent = bins[rows, source % BINS] * np.uint32(2654435761) + (source - at).astype(np.uint32)
-    bins[rows, at] = lent & np.uint32(0x7FFFFFFF)
-    return bins
+def _lend(bins: Numbers) -> None:
+    """Empty bins borrow from the next full one to their right in their text, around the end; how far it is goes into the value."""
+    empty = np.flatnonzero(bins == _EMPTY)
+    lender, distance, waiting = empty.copy(), np.zeros(len(empty), np.uint32), np.arange(len(empty))
+    while len(waiting):
+        first = empty[waiting] // BINS * BINS
+        lender[waiting] = first + (lender[waiting] + 1) % BINS
+        distance[waiting] += np.uint32(1)
+        waiting = waiting[bins[lender[waiting]] == _EMPTY]
+    bins[empty] = (bins[lender] * np.uint32(2654435761) + distance) & np.uint32(0x7FFFFFFF)
 
 
 def similar_groups(signatures: Signatures, wanted: NDArray[np.int64], least: float) -> list[tuple[int, int, float]]:
