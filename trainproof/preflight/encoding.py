@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from trainproof.preflight.audio import seconds_of
 from trainproof.preflight.clips import clips_of
 from trainproof.preflight.embedding import Embedding, embedding_of
+from trainproof.preflight.characters import SCRIPTS, scripts_of
 from trainproof.preflight.found import DataFile, Options
 from trainproof.preflight.inputs import plan_of
 from trainproof.preflight.rows import rows_of
-from trainproof.preflight.screens import script_of
 from trainproof.preflight.templates import Rendering, rendering_of
 from trainproof.preflight.tokens import NOT_ALONE, Tokenizer, declared, read_tokenizer, spelled
 from trainproof.preflight.turns import FIELDS, layout_of, sample_of
@@ -109,8 +109,10 @@ def _only_joins(tokenizer: Tokenizer, ids: list[list[int]]) -> bool:
 
 
 def _encoded(tokenizer: Tokenizer, named: list[Named], ids: list[list[int]]) -> Iterator[Encoded]:
-    for (file, row, text, seconds), mine, loss in zip(named, ids, _losses(tokenizer, named, ids), strict=True):
-        yield Encoded(file, row, text, len(mine), loss, script_of(text), seconds)
+    scripts = scripts_of([text for _, _, text, _ in named])
+    losses = _losses(tokenizer, named, ids)
+    for (file, row, text, seconds), mine, loss, script in zip(named, ids, losses, scripts, strict=True):
+        yield Encoded(file, row, text, len(mine), loss, SCRIPTS[script], seconds)
 
 
 def _losses(tokenizer: Tokenizer, named: list[Named], ids: list[list[int]]) -> list[str]:

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from trainproof.preflight.characters import odd_at
+
 
 def _sieve() -> bytes:
     """Byte -> what it may be a part of: a number, an address or markup (<), a control character (!); itself, or x."""
@@ -24,17 +26,20 @@ def _sieve() -> bytes:
 #: one pass of it over a text, and a few finds, tell whether any pattern is worth a search
 _SIEVE = _sieve()
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-#: markers of chat templates, which in a text are read as the marker itself; <s> is also HTML, so only around a text
+#: markers of chat templates, which in a text are read as the marker itself; <s> is also HTML, so only around a text. What all begin
+#: with stands first, so that the search skips what does not
 TEMPLATE = re.compile(
-    r"<\|(?:im_start|im_end|im_sep|endoftext|eot_id|start_header_id|end_header_id|begin_of_text|end_of_text|system|user|assistant"
-    r"|end|eom_id|python_tag|endofprompt|channel|message|return|start)\|>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>"
-    r"|\A\s*<s>|</s>\s*(?:\Z|<s>)|<bos>|<eos>|<pad>|<unk>|\[(?:CLS|SEP|PAD|MASK|UNK)\]|<｜[^｜]{1,30}｜>"
+    r"[<\[](?:(?<=<)(?:\|(?:im_start|im_end|im_sep|endoftext|eot_id|start_header_id|end_header_id|begin_of_text|end_of_text|system|user"
+    r"|assistant|end|eom_id|python_tag|endofprompt|channel|message|return|start)\|>|</?SYS>>|(?:start|end)_of_turn>"
+    r"|s>(?<=\A<s>)|/s>\s*(?:\Z|<s>)|bos>|eos>|pad>|unk>|｜[^｜]{1,30}｜>)|(?<=\[)(?:/?INST|CLS|SEP|PAD|MASK|UNK)\])"
 )
 _HTML = re.compile(
     r"</?(?:div|span|p|br|li|ul|ol|td|tr|table|h[1-6]|font|strong|em|iframe|script|style)\b[^<>]{0,200}>|&(?:nbsp|amp|lt|gt|quot|#\d{2,5}|#x[0-9a-fA-F]{2,5});",
     re.IGNORECASE,
 )
-_EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})*\.[a-zA-Z]{2,24}\b")
+#: an address from its @ on, and what stands before that
+_EMAIL = re.compile(r"@(?<=[\w.+-]@)[\w-]{1,63}(?:\.[\w-]{1,63})*\.[a-zA-Z]{2,24}\b")
+_MAILBOX = re.compile(r"[\w.+-]{1,64}\Z")
 #: addresses that documentation uses and that are nobody's
 _NOBODY = re.compile(r"@(?:[\w.-]*\.)?(?:example|test|localhost|invalid|domain|email|company)\b", re.IGNORECASE)
 _NUMBERS = re.compile(
@@ -59,10 +64,12 @@ _MIXED = re.compile(
     f"|\\b[\u0400-\u04ff][{_LATIN}]{{2,}}|\\b[{_LATIN}][\u0400-\u04ff]{{2,}}"
 )
 _DECOMPOSED = re.compile("[A-Za-z][\u0300-\u0304\u0306-\u030c\u0327\u0328]")
+#: what any of those has
+_LEADS = re.compile(
+    "[\u00c2\u00c3\u00d0\u00e2\u00ef\u00f0\u0300-\u0329\u0391-\u04ff\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufffd\ud800-\udfff\U000e0020-\U000e007f]"
+)
+_ASCII = bytes(range(128))
 _ESCAPES = re.compile(r"\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}\\x[0-9a-fA-F]{2}")
-
-_CASE = re.compile(r"[^\W\d_]")
-
 
 _NUMBER_SHAPES = (b"-00-", b"+0", b"(000x", b"0000x0000x", b"0000-0000-", b"0" * 16)
 
@@ -72,7 +79,7 @@ def screen(text: str, encoded: bytes) -> Iterator[tuple[str, str]]:
     sieved = encoded.translate(_SIEVE)
     if b"<" in sieved or b"!" in sieved:
         yield from _marked(text)
-    if not text.isascii():
+    if _LEADS.search(encoded.translate(None, _ASCII).decode("utf-8", "surrogatepass")) and len(odd_at(text)):
         yield from _beyond_ascii(text)
     if b"\\" in sieved and (seen := _ESCAPES.search(text)):
         yield "TPD115", around(text, seen)
@@ -106,12 +113,13 @@ def _personal(seen: re.Match[str]) -> bool:
 
 
 def _marked(text: str) -> Iterator[tuple[str, str]]:
-    if ("<" in text or "[" in text) and (seen := TEMPLATE.search(text)):
-        yield "TPD129", around(text, seen)
+    if ("<" in text or "[" in text) and (seen := TEMPLATE.search(text.strip())):
+        yield "TPD129", around(text.strip(), seen)
     if ("<" in text or "&" in text) and (seen := _HTML.search(text)):
         yield "TPD107", around(text, seen)
-    if "@" in text and (seen := _EMAIL.search(text)) and not _NOBODY.search(seen[0]):
-        yield "TPD112", f"an address of {len(seen[0])} characters"
+    if "@" in text and (seen := _EMAIL.search(text)) and not _NOBODY.match(seen[0]):
+        box = _MAILBOX.search(text[max(0, seen.start() - 64) : seen.start()])
+        yield "TPD112", f"an address of {len(box[0] if box else '') + len(seen[0])} characters"
     if seen := _CONTROL.search(text):
         yield "TPD102", around(text, seen)
 
@@ -130,37 +138,3 @@ def _beyond_ascii(text: str) -> Iterator[tuple[str, str]]:
 def around(text: str, seen: re.Match[str], width: int = 24) -> str:
     """What was seen, with some of what stands around it."""
     return text[max(0, seen.start() - width) : seen.end() + width]
-
-
-_SCRIPTS = (
-    ("Latin", 0x0041, 0x024F),
-    ("Greek", 0x0370, 0x03FF),
-    ("Cyrillic", 0x0400, 0x052F),
-    ("Hebrew", 0x0590, 0x05FF),
-    ("Arabic", 0x0600, 0x06FF),
-    ("Devanagari", 0x0900, 0x097F),
-    ("Bengali", 0x0980, 0x09FF),
-    ("Tamil", 0x0B80, 0x0BFF),
-    ("Thai", 0x0E00, 0x0E7F),
-    ("Georgian", 0x10A0, 0x10FF),
-    ("Kana", 0x3040, 0x30FF),
-    ("Han", 0x3400, 0x9FFF),
-    ("Hangul", 0xAC00, 0xD7A3),
-)
-
-
-#: the scripts by their numbers in tables
-SCRIPTS = ("none", "other", *[name for name, _, _ in _SCRIPTS])
-SCRIPT_NUMBERS = {name: number for number, name in enumerate(SCRIPTS)}
-
-
-def script_of(text: str, most: int = 200) -> str:
-    """The script of most of the letters among the first characters; "none" without letters."""
-    if text.isascii():
-        return "Latin" if text[:1].isalpha() or _CASE.search(text) else "none"
-    counts: dict[str, int] = {}
-    for character in text[:most]:
-        if character.isalpha():
-            script = next((name for name, low, high in _SCRIPTS if low <= ord(character) <= high), "other")
-            counts[script] = counts.get(script, 0) + 1
-    return max(sorted(counts), key=counts.__getitem__) if counts else "none"

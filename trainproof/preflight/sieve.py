@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trainproof.preflight.characters import odd_at
 
 #: between two texts; no byte of UTF-8
 _SEPARATOR = b"\xff"
@@ -32,34 +34,43 @@ def _classes(kept: bytes) -> bytes:
 
 
 _TEXTS, _LINES = _classes(_SEPARATOR), _classes(b"\n[")
-#: what is left of markup and control characters; of numbers of people (000-00-0000, +00 000, (000) 000) and
+#: what is left, beside the ! of markup and control characters: of numbers of people (000-00-0000, +00 000, (000) 000) and
 #: of cards; of "AI"; and of keys (AKIA, sk-, xoxb-, -----BEGIN; those with an underscore are !)
-_LEFT = (b"!", b"00-00-0000", b"+0", b"(000", b"0" * 16, b"0000-0000-", b"AI", b"AKIA", b"k-", b"xx-", b"-----")
+_LEFT = (b"00-00-0000", b"+0", b"(000", b"0" * 16, b"0000-0000-", b"AI", b"AKIA", b"k-", b"xx-", b"-----")
 #: escapes in JSON of what is no line end, tab, quote or slash
 _ESCAPE = re.compile(rb'\\[^nrt"/]')
 
 
-def suspects(texts: Sequence[bytes]) -> list[int]:
-    """Which texts, in UTF-8, may hold what `screens.screen` finds, AI, a code fence or a block of thoughts; in order."""
-    joined = _SEPARATOR.join(texts)
-    found = set(_parts_with(joined.translate(_TEXTS, _DELETED + b"\n"), _LEFT, _SEPARATOR))
-    if not all(map(bytes.isascii, texts)):
-        found.update(i for i, text in enumerate(texts) if not text.isascii())
+def suspects(texts: Sequence[str], encoded: Sequence[bytes]) -> list[int]:
+    """Which texts may hold what `screens.screen` finds, AI, a code fence or a block of thoughts; in order. encoded: the same in UTF-8."""
+    left = _SEPARATOR.join(encoded).translate(_TEXTS, _DELETED + b"\n")
+    found = _suspicious(left, _SEPARATOR)
+    beyond = [i for i, text in enumerate(texts) if not text.isascii()]
+    found.update(beyond[i] for i in _odd_parts([texts[i] for i in beyond]))
     return sorted(found)
 
 
-def suspect_lines(lines: bytes) -> list[int]:
-    """The same of lines of JSON, each with texts and lower-case names in one list. None may be empty."""
+def suspect_lines(lines: bytes) -> list[int] | None:
+    """The same of lines of JSON, each with texts and lower-case names in one list; None where they have to be decoded. None may be empty."""
+    if b"\\" in lines and b"\\u" in lines:
+        return None
     left = lines.translate(_LINES, _DELETED + b"\\{}]")
-    found = set(_parts_with(left, _LEFT, b"\n"))
-    if not lines.isascii():
-        found.update(_lines_at(lines, np.flatnonzero(np.frombuffer(lines, np.uint8) > 127)))
+    found = _suspicious(left, b"\n")
     if b"\\" in lines:
         found.update(_lines_at(lines, [seen.start() for seen in _ESCAPE.finditer(lines)]))
+    if not lines.isascii():
+        found.update(_odd_parts(lines.replace(b"\\n", b"  ").decode().split("\n")))
     if left.count(b"[") > left.count(b"\n") + (not left.endswith(b"\n")):
         brackets = _lines_at(left, np.flatnonzero(np.frombuffer(left, np.uint8) == ord("[")))
         found.update(i for i, j in pairwise(brackets) if i == j)
     return sorted(found)
+
+
+def _odd_parts(texts: list[str]) -> list[int]:
+    """Which texts have anything odd beyond ASCII."""
+    ends = np.cumsum([len(text) + 1 for text in texts])
+    found: list[int] = np.searchsorted(ends, odd_at("\n".join(texts)), "right").tolist() if texts else []
+    return found
 
 
 def _lines_at(lines: bytes, at: NDArray[np.int64] | list[int]) -> list[int]:
@@ -69,14 +80,16 @@ def _lines_at(lines: bytes, at: NDArray[np.int64] | list[int]) -> list[int]:
     return found
 
 
-def _parts_with(joined: bytes, needles: Sequence[bytes], separator: bytes) -> Iterator[int]:
-    needles = [needle for needle in needles if needle in joined]
-    if not needles:
-        return
-    ends = [*np.flatnonzero(np.frombuffer(joined, np.uint8) == separator[0]).tolist(), len(joined)]
-    for needle in needles:
-        at = joined.find(needle)
+def _suspicious(left: bytes, separator: bytes) -> set[int]:
+    """Which parts have a ! or anything of _LEFT."""
+    signs = np.frombuffer(left, np.uint8)
+    ends = np.flatnonzero(signs == separator[0])
+    found = set(np.searchsorted(ends, np.flatnonzero(signs == ord("!"))).tolist())
+    stops = [*ends.tolist(), len(left)]
+    for needle in _LEFT:
+        at = left.find(needle)
         while at >= 0:
-            part = bisect(ends, at)
-            yield part
-            at = joined.find(needle, ends[part])
+            part = bisect(stops, at)
+            found.add(part)
+            at = left.find(needle, stops[part])
+    return found

@@ -217,7 +217,7 @@ class TextCollector:
             return
         encoded, bounds = texts.encoded(), texts.bounds()
         if suspected is None:
-            suspected = sorted({bisect(bounds, turn) - 1 for turn in suspects(encoded)})
+            suspected = sorted({bisect(bounds, turn) - 1 for turn in suspects(texts.turns, encoded)})
         for i in suspected:
             text = "\n".join(texts.turns[bounds[i] : bounds[i + 1]])
             self._suspect(texts.places[i], text, texts.answers[i])
@@ -242,9 +242,9 @@ class TextCollector:
         out = self.out
         for code, excerpt in screen(text, text.encode("utf-8", "surrogatepass")):
             out.hit(code, place, excerpt)
-        if _says(answer, _IDENTITY):
+        if "AI" in answer and _says(answer, _IDENTITY):
             out.hit("TPD133", place, answer[:60].lstrip())
-        if answer.count("<think>") != answer.count("</think>") and "<think>" in answer:
+        if "<think>" in answer and answer.count("<think>") != answer.count("</think>"):
             out.hit("TPD138", place, answer[:60].lstrip())
         if answer.count("```") % 2:
             out.hit("TPD139", place, answer[-60:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
@@ -10,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_digest
 
+from trainproof.preflight.characters import SCRIPT_NUMBERS, scripts_of
 from trainproof.preflight.near import MinHash
-from trainproof.preflight.screens import SCRIPT_NUMBERS, script_of
 
 #: odd, so that no bit of a hash is lost
 _ORDER = np.uint64(0x9E3779B97F4A7C15)
@@ -125,12 +126,12 @@ def _scripts(texts: Texts) -> NDArray[np.uint8]:
     """The number of the script of each record."""
     turns, bounds = texts.turns, texts.bounds()
     scripts = np.full(len(texts.places), SCRIPT_NUMBERS["Latin"], np.uint8)
-    if all(map(str.isascii, turns)):
-        odd = [i for i, start in enumerate(bounds[:-1]) if not turns[start][:1].isalpha()]
-    else:
-        odd = list(range(len(scripts)))
-    for i in odd:
-        scripts[i] = SCRIPT_NUMBERS[script_of("\n".join(turns[bounds[i] : bounds[i + 1]]))]
+    odd = {i for i, start in enumerate(bounds[:-1]) if not turns[start][:1].isalpha()}
+    if not all(map(str.isascii, turns)):
+        odd.update(bisect(bounds, turn) - 1 for turn, text in enumerate(turns) if not text.isascii())
+    if odd:
+        rows = sorted(odd)
+        scripts[rows] = scripts_of(["\n".join(turns[bounds[i] : bounds[i + 1]]) for i in rows])
     return scripts
 
 

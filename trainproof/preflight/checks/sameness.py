@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainproof.preflight.characters import SCRIPT_NUMBERS, SCRIPTS
 from trainproof.preflight.checks.registry import DIALOGUE, FAIL, INFO, TEXTUAL, WARN, check
 from trainproof.preflight.found import Example, Found, Places
 from trainproof.preflight.near import similar_groups
-from trainproof.preflight.screens import SCRIPT_NUMBERS, SCRIPTS
 from trainproof.preflight.spill import Indices, are_among, firsts, groups, repeats
 from trainproof.preflight.trainers import TRAINERS
 from trainproof.rules.registry import CannotTell, Sighting
