@@ -60,8 +60,8 @@ def scripts_of(texts: Sequence[str]) -> NDArray[np.uint8]:
     rows = np.repeat(np.arange(len(texts)), list(map(len, heads)))
     counts = np.bincount(rows * len(SCRIPTS) + found, minlength=len(texts) * len(SCRIPTS)).reshape(-1, len(SCRIPTS))
     counts[:, SCRIPT_NUMBERS["none"]] = 0
-    scripts = counts.argmax(axis=1).astype(np.uint8)
-    for i in np.flatnonzero(scripts == 0):
+    scripts: NDArray[np.uint8] = counts.argmax(axis=1).astype(np.uint8)
+    for i in np.flatnonzero(scripts == SCRIPT_NUMBERS["none"]).tolist():
         if texts[i].isascii() and any(map(str.isalpha, texts[i])):
             scripts[i] = SCRIPT_NUMBERS["Latin"]
     return scripts

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainproof.preflight.audio import seconds_of
+from trainproof.preflight.characters import SCRIPTS, scripts_of
 from trainproof.preflight.clips import clips_of
 from trainproof.preflight.embedding import Embedding, embedding_of
-from trainproof.preflight.characters import SCRIPTS, scripts_of
 from trainproof.preflight.found import DataFile, Options
 from trainproof.preflight.inputs import plan_of
 from trainproof.preflight.rows import rows_of
