@@ -38,10 +38,7 @@ def missed(faulty: Path, truth: Truth, checks: dict[str, str]) -> tuple[list[str
     """(kinds of fault that are not named at every one of their rows, rows without a fault that are told)."""
     report, found = judged(faulty)
     told = {finding.rule for finding in report.findings}
-    rows = {
-        code: {found.where(place)[1] for place in places} if code in told else set()
-        for code, places in found.rejected.items()
-    }
+    rows = {code: {found.where(place)[1] for place, _ in found.rejected(code)} for code in told}
     broken = {row for places in truth.values() for row in places}
     wrong = {row for code, places in rows.items() if code not in _BOTH for row in places - broken}
     return [name for name, places in truth.items() if not set(places) <= rows.get(checks[name], set())], len(wrong)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,13 +59,16 @@ def terminal_width() -> int:
         return 100
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write the file, text as UTF-8, whole or not at all: a temporary file beside it, fsync, rename. Raises InputError."""
+def write_whole(path: Path, content: str | bytes | Iterable[bytes]) -> None:
+    """Write the file, text as UTF-8, whole or not at all: a temporary file beside it, fsync, rename. Raises InputError.
+
+    content: also lines, which are written as they come.
+    """
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
     try:
         with temporary.open("xb") as file:
-            file.write(data)
+            file.writelines((data,) if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from trainproof.apart import Subject, judge_apart
 from trainproof.command import Options, check_outputs, finish, settings_of
@@ -204,15 +206,17 @@ def give_data(plan: Plan, found: Found, rejects: str | None, settings: Settings,
 
 def _write_rejects(path: Path, found: Found, judged: RunReport) -> int:
     """One JSON object a line for every record that a finding over INFO names: file, row, rule, name and reason."""
-    lines = io.StringIO()
-    rows = set()
-    for finding in judged.findings:
-        if finding.severity == "INFO":
-            continue
-        for place, reason in sorted(found.rejected.get(finding.rule, {}).items()):
-            file, row = found.where(place)
-            rows.add(place)
-            record = {"file": file, "row": row, "rule": finding.rule, "name": finding.name, "reason": reason}
-            lines.write(json.dumps(record) + "\n")  # in ASCII: a reason may have half a surrogate pair
-    write_whole(path, lines.getvalue())
-    return len(rows)
+    places = array("q")
+
+    def lines() -> Iterator[bytes]:
+        for finding in judged.findings:
+            if finding.severity == "INFO":
+                continue
+            for place, reason in found.rejected(finding.rule):
+                file, row = found.where(place)
+                places.append(place)
+                record = {"file": file, "row": row, "rule": finding.rule, "name": finding.name, "reason": reason}
+                yield f"{json.dumps(record)}\n".encode()  # in ASCII: a reason may have half a surrogate pair
+
+    write_whole(path, lines())
+    return len(np.unique(places))

@@ -35,7 +35,7 @@ def rows_told(report: RunReport, found: Found, code: str) -> set[int]:
     """The rows that a finding names."""
     if code not in {finding.rule for finding in report.findings}:
         return set()
-    return {found.where(place)[1] for place in found.rejected.get(code, {})}
+    return {found.where(place)[1] for place, _ in found.rejected(code)}
 
 
 def codes(report: RunReport) -> set[str]:

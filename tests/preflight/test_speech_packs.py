@@ -221,4 +221,4 @@ def test_two_sounds_of_one_envelope_are_no_copies_and_one_at_another_level_is(tm
     items = [Item(sound, text) for sound, text in zip(sounds, texts, strict=True)]
     report, found = judged(write_pack(tmp_path / "pack", items))
     assert rows_told(report, found, "TPD223") == {3, 4}
-    assert [found.rejected["TPD223"][row][-1] for row in (3, 4)] == ["1", "2"]
+    assert [why[-1] for _, why in found.rejected("TPD223")] == ["1", "2"]

@@ -9,12 +9,15 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainproof.preflight.clips import clip_at
+from trainproof.preflight.notes import Notes
 from trainproof.preflight.spill import AT_ONCE, Columns, joined
 from trainproof.rules.registry import Sighting
 from trainproof.verdict import Evidence, Severity, number
@@ -58,6 +61,7 @@ class Partial:
         self.places: dict[str, array[int]] = {}
         self.examples: dict[str, list[Example]] = {}
         self.counters: dict[str, Counter[str]] = {}
+        self.notes: Notes | None = None  # in place of examples, of a whole that names all places
         self.tables: dict[str, dict[str, list[NDArray[Any]]]] = {}
 
     def hit(self, code: str, place: int, excerpt: str = "", value: float = math.nan) -> None:
@@ -90,14 +94,18 @@ class Partial:
                 columns[column] = [joined(pieces)]
 
 
-def merged(partials: Iterable[Partial], keep: int = MOST_EXAMPLES) -> Partial:
-    """All partials as one; its tables may lie in files."""
+def merged(partials: Iterable[Partial], keep: int = MOST_EXAMPLES, notes: Notes | None = None) -> Partial:
+    """All partials as one; its tables may lie in files. notes: where the examples go, if they are too many to keep."""
     whole, columns = Partial(keep), Columns()
+    whole.notes = notes
     for part in partials:
         whole.rows += part.rows
         for code, places in part.places.items():
             whole.places.setdefault(code, array("q")).extend(places)
         for code, examples in part.examples.items():
+            if notes is not None:
+                notes.add(code, examples)
+                continue
             best = sorted([*whole.examples.get(code, ()), *examples], key=lambda example: example.place)
             whole.examples[code] = best[: whole.keep]
         for counter, counts in part.counters.items():
@@ -132,20 +140,27 @@ class Found:
         self.options = options
         self.counters = whole.counters
         self._places = {code: np.sort(np.array(places, np.int64)) for code, places in whole.places.items()}
-        self._examples = whole.examples
+        self._examples, self._notes = whole.examples, whole.notes
         self._tables = {name: _in_order(columns) for name, columns in whole.tables.items()}
         self._memo: dict[str, Any] = {}
         self.names_all = options.keep > MOST_EXAMPLES
-        #: code -> place -> why, of what was told; only where all are named
-        self.rejected: dict[str, dict[int, str]] = {}
+        self._rejected = Notes()
 
     def places(self, code: str) -> Places:
         """Where a collector found what `code` is about."""
         return self._places.get(code, np.zeros(0, np.int64))
 
-    def examples(self, code: str) -> list[Example]:
-        """The first places of `code`, with what is there."""
-        return self._examples.get(code, [])
+    def examples(self, code: str) -> Iterator[Example]:
+        """The first places of `code`, with what is there; all where all are named."""
+        if self._notes is not None:
+            return map(Example._make, self._notes.of(code))
+        return iter(self._examples.get(code, ()))
+
+    def rejected(self, code: str) -> Iterator[tuple[int, str]]:
+        """(place, why) of everything that was told of `code`, by place. Nothing can be told after it."""
+        for place, notes in groupby(self._rejected.of(code), key=itemgetter(0)):
+            *_, (_, _, why) = notes
+            yield place, why
 
     def memo(self, name: str, make: Callable[[], T]) -> T:
         """What `make` gives, made once: several checks look at it."""
@@ -185,10 +200,10 @@ class Found:
         places = self.places(code)
         if not len(places):
             return
-        examples = self._examples[code]
         if self.names_all:
-            self.reject(code, {int(place): "" for place in places} | {e.place: e.excerpt for e in examples})
-        points = [self._evidence(e, metric) for e in examples[:MOST_EXAMPLES]]
+            self._rejected.add(code, ((place, math.nan, "") for place in map(int, places)))
+            self._rejected.add(code, self.examples(code))
+        points = [self._evidence(e, metric) for e in islice(self.examples(code), MOST_EXAMPLES)]
         yield seen(severity, f"{self.counted(len(places))} {says}", points, **limits)
 
     def tell(
@@ -196,15 +211,20 @@ class Found:
         code: str,
         severity: Severity,
         message: str,
-        examples: Sequence[Example],
+        examples: Iterable[Example],
         *,
         metric: str = "value",
         **limits: float,
     ) -> Sighting:
         """A sighting of places that a check worked out itself; `examples` are all of them."""
-        if self.names_all:
-            self.reject(code, {e.place: e.excerpt for e in examples})
-        points = [self._evidence(e, metric) for e in sorted(examples)[:MOST_EXAMPLES]]
+        first: list[Example] = []
+        for example in examples:
+            if self.names_all:
+                self._rejected.add(code, (example,))
+            first.append(example)
+            if len(first) > 100 * MOST_EXAMPLES:
+                first = sorted(first)[:MOST_EXAMPLES]
+        points = [self._evidence(e, metric) for e in sorted(first)[:MOST_EXAMPLES]]
         return seen(severity, message, points, **limits)
 
     def counted(self, count: int) -> str:
@@ -214,9 +234,6 @@ class Found:
     def to_tell(self, places: Places) -> Places:
         """Those of the places, or indices of them, in order, that have to be named: all, or as many as a finding cites."""
         return places if self.names_all else places[:MOST_EXAMPLES]
-
-    def reject(self, code: str, reasons: dict[int, str]) -> None:
-        self.rejected.setdefault(code, {}).update(reasons)
 
     def _evidence(self, example: Example, metric: str) -> Evidence:
         path, row = self.where(example.place)

@@ -13,8 +13,9 @@ from itertools import chain, islice
 
 from trainproof.errors import InputError
 from trainproof.preflight.clips import clips_of
-from trainproof.preflight.found import Partial, merged, place_of
+from trainproof.preflight.found import MOST_EXAMPLES, Partial, merged, place_of
 from trainproof.preflight.inputs import Plan, without_pieces
+from trainproof.preflight.notes import Notes
 from trainproof.preflight.rows import Piece, rows_of
 
 #: pieces a process that are handed out before the first is back: what is found in them waits in memory
@@ -114,7 +115,8 @@ def whole_of(plan: Plan, parts: Iterable[Partial]) -> Partial:
         unread.hit("TPD001", place_of(file, 0), why.removeprefix(f"{plan.files[file].path}: "))
     for row, name in enumerate(plan.unreferenced, 1):
         unread.hit("TPD242", place_of(len(plan.files) - 1, row), name)
-    return merged(chain((unread,), parts), plan.options.keep)
+    names_all = plan.options.keep > MOST_EXAMPLES
+    return merged(chain((unread,), parts), plan.options.keep, Notes() if names_all else None)
 
 
 def usual_workers() -> int:

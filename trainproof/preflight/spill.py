@@ -25,9 +25,10 @@ Indices = NDArray[np.int64]
 
 
 class Columns:
-    """The columns of named tables, to which rows are added."""
+    """The columns of named tables, to which rows are added. most: bytes that wait in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = MOST_BYTES if most is None else most
         self._waiting: dict[tuple[str, str], list[Column]] = {}
         self._files: dict[tuple[str, str], IO[bytes]] = {}
         self._forms: dict[tuple[str, str], Column] = {}
@@ -37,7 +38,7 @@ class Columns:
         """Add rows to a column. Raises InputError when a disk is full."""
         self._waiting.setdefault((table, column), []).append(values)
         self._bytes += values.nbytes
-        if self._bytes > MOST_BYTES:
+        if self._bytes > self._most:
             self._write()
 
     def tables(self) -> dict[str, dict[str, list[Column]]]:

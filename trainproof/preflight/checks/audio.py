@@ -36,8 +36,8 @@ def told(
     """A sighting of the clips in `bad`, with a value of each."""
     place = clips(found)["place"]
     clips_told = np.flatnonzero(bad)
-    examples = [Example(int(place[i]), float(value[i]), "") for i in found.to_tell(clips_told)]
-    if examples:
+    if len(clips_told):
+        examples = (Example(int(place[i]), float(value[i]), "") for i in found.to_tell(clips_told))
         yield found.tell(code, severity, f"{found.counted(len(clips_told))} {says}", examples, metric=metric, **limits)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -73,29 +74,27 @@ def exact_duplicates(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     table = found.table("samples")
     if not table:
         raise CannotTell("no records with text")
-    examples: list[Example] = []
+    sides: list[Iterator[Example]] = []
     count = 0
     for side in (False, True):
         mine = np.flatnonzero(found.held_out(table["place"]) == side)
         again, chief = repeats(table["text"] if len(mine) == len(table["text"]) else table["text"][mine])
         count += len(again)
         again, chief = found.to_tell(again), found.to_tell(chief)
-        examples += _same(found, table["place"], mine[again], mine[chief])
-    if examples:
+        sides.append(_as_in(found, table["place"], mine[again], mine[chief], "the same as"))
+    if count:
         share = found.share(count)
         severity = FAIL if share > t.duplicates_fail else WARN if share > t.duplicates_warn else INFO
         limits = (t.duplicates_warn, t.duplicates_fail)
         message = f"{found.counted(count)} repeat an earlier one"
+        examples = chain.from_iterable(sides)
         yield found.tell("TPD108", severity, message, examples, duplicates_warn=limits[0], duplicates_fail=limits[1])
 
 
-def _same(
-    found: Found, place: Places, again: Sequence[int] | NDArray[np.int64], chief: NDArray[np.int64]
-) -> list[Example]:
-    return [
-        Example(int(place[i]), math.nan, f"the same as {found.named(int(place[j]))}")
-        for i, j in zip(again, chief, strict=True)
-    ]
+def _as_in(found: Found, place: Places, again: Indices, chief: Indices, how: str) -> Iterator[Example]:
+    """Records, each with the earlier one that it is like."""
+    for i, j in zip(again, chief, strict=True):
+        yield Example(int(place[i]), math.nan, f"{how} {found.named(int(place[j]))}")
 
 
 @check("TPD109", "near-duplicates", WARN, *TEXTUAL, fix="Keep one of each group; --rejects FILE names the others.")
@@ -204,11 +203,8 @@ def _leak(found: Found, code: str, column: str, severity: Any, says: str) -> Ite
         raise CannotTell("the data has one side; name the other with --eval")
     place = table["place"]
     leaks, chiefs = _leaks(table, column, sides)
-    examples = [
-        Example(int(place[i]), math.nan, f"as in {found.named(int(place[j]))}")
-        for i, j in zip(found.to_tell(leaks), found.to_tell(chiefs), strict=True)
-    ]
-    if examples:
+    if len(leaks):
+        examples = _as_in(found, place, found.to_tell(leaks), found.to_tell(chiefs), "as in")
         yield found.tell(code, severity, f"{len(leaks):,} of {int(sides.sum()):,} records {says}", examples)
 
 
@@ -253,11 +249,8 @@ def same_prompt_other_answer(found: Found, t: DataThresholds) -> Iterator[Sighti
     again, chief = repeats(prompt)
     other = text[again] != text[chief]
     again, chief = again[other], chief[other]
-    examples = [
-        Example(int(place[i]), math.nan, f"the prompt of {found.named(int(place[j]))}")
-        for i, j in zip(found.to_tell(again), found.to_tell(chief), strict=True)
-    ]
-    if examples:
+    if len(again):
+        examples = _as_in(found, place, found.to_tell(again), found.to_tell(chief), "the prompt of")
         severity = WARN if found.share(len(again)) > t.prompts_warn else INFO
         message = f"{found.counted(len(again))} answer an earlier prompt in another way"
         yield found.tell("TPD131", severity, message, examples, prompts_warn=t.prompts_warn)
@@ -328,11 +321,11 @@ def over_context(found: Found, t: DataThresholds) -> Iterator[Sighting]:
         raise CannotTell("TPD302 tells it for the trainer")
     tokens, place, most = _tokens(found)
     over = np.flatnonzero(tokens > most)
-    examples = [Example(int(place[i]), float(tokens[i]), "") for i in over]
-    if examples:
-        share = found.share(len(examples))
+    if len(over):
+        examples = (Example(int(place[i]), float(tokens[i]), "") for i in over)
+        share = found.share(len(over))
         severity = FAIL if share > t.over_fail else WARN if share > t.over_warn else INFO
-        message = f"{found.counted(len(examples))} have more than {most:,} tokens"
+        message = f"{found.counted(len(over))} have more than {most:,} tokens"
         yield found.tell(
             "TPD118", severity, message, examples, metric="tokens", over_warn=t.over_warn, over_fail=t.over_fail
         )
@@ -355,9 +348,9 @@ def answer_cut_off(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     _, place, most = _tokens(found)
     table = found.table("samples")
     lost = np.flatnonzero((table["before"] >= most) & (table["answer"] > 0))
-    examples = [Example(int(place[i]), float(table["before"][i]), "") for i in lost]
-    if examples:
-        message = f"{found.counted(len(examples))} lose their whole answer to a limit of {most:,} tokens"
+    if len(lost):
+        examples = (Example(int(place[i]), float(table["before"][i]), "") for i in lost)
+        message = f"{found.counted(len(lost))} lose their whole answer to a limit of {most:,} tokens"
         yield found.tell("TPD136", FAIL, message, examples, metric="prompt tokens")
 
 

@@ -80,10 +80,10 @@ def _told(
         if not len(bad):
             continue
         bound = f"over {limit.most:,.4g} {unit}" if limit.most < math.inf else f"under {limit.least:g} {unit}"
-        examples = [
+        examples = (
             Example(int(place[i]), float(value[i]), f"{value[i]:,.4g} {unit}: {name} {limit.does} what is {bound}")
             for i in bad
-        ]
+        )
         message = f"{name} {limit.does} {found.counted(len(bad))}: {bound}"
         severity = _severity(limit.does, found.share(len(bad)), t)
         yield found.tell(
@@ -189,7 +189,7 @@ def trainer_turn_order(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     places = _out_of_order(found)
     if len(places):
         name = found.options.trainer
-        examples = [Example(int(place), math.nan, f"{name} leaves out turns in this order") for place in places]
+        examples = (Example(int(place), math.nan, f"{name} leaves out turns in this order") for place in places)
         severity = _severity(LEAVES_OUT, found.share(len(places)), t)
         message = f"{name} leaves out {found.counted(len(places))}: the order of their turns"
         yield found.tell("TPD304", severity, message, examples, left_out_fail=t.left_out_fail)
@@ -248,7 +248,7 @@ def trainer_unknown_tokens(found: Found, t: DataThresholds) -> Iterator[Sighting
     table = _labels(found)
     bad = np.flatnonzero(table["unknown"] > 0)
     if len(bad):
-        examples = [Example(int(table["place"][i]), float(table["unknown"][i]), "unknown tokens") for i in bad]
+        examples = (Example(int(table["place"][i]), float(table["unknown"][i]), "unknown tokens") for i in bad)
         severity = _severity(LEAVES_OUT, found.share(len(bad)), t)
         message = f"{found.options.trainer} leaves out {found.counted(len(bad))}: unknown tokens"
         yield found.tell("TPD306", severity, message, examples, metric="unknown", left_out_fail=t.left_out_fail)
@@ -270,7 +270,7 @@ def trainer_characters(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     table = _labels(found)
     bad = np.flatnonzero(table["characters"] > most)
     if len(bad):
-        examples = [Example(int(table["place"][i]), float(table["characters"][i]), "") for i in bad]
+        examples = (Example(int(table["place"][i]), float(table["characters"][i]), "") for i in bad)
         message = (
             f"{found.counted(len(bad))} have more than the {most} characters that {found.options.trainer} is made for"
         )

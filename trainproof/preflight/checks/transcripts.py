@@ -164,12 +164,12 @@ def duplicate_text(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     mine = np.flatnonzero(table["text"] != 0)
     again, chief = repeats(table["text"][mine])
     place = table["place"][mine]
-    examples = [
-        Example(int(place[i]), math.nan, f"the text of {found.named(int(place[j]))}")
-        for i, j in zip(again, chief, strict=True)
-    ]
-    if examples:
-        yield found.tell("TPD236", INFO, f"{found.counted(len(examples))} have the text of an earlier one", examples)
+    if len(again):
+        examples = (
+            Example(int(place[i]), math.nan, f"the text of {found.named(int(place[j]))}")
+            for i, j in zip(again, chief, strict=True)
+        )
+        yield found.tell("TPD236", INFO, f"{found.counted(len(again))} have the text of an earlier one", examples)
 
 
 @check("TPD241", "missing-audio", FAIL, "speech", fix="Find the file, or remove the line.")
