@@ -91,7 +91,7 @@ def test_pairs_in_folders(tmp_path: Path) -> None:
     report, found = judged(tmp_path)
     assert {clip.text for clip in clips_of(str(tmp_path), "pairs")} == {"as in VCTK", "beside it", None}
     assert "TPD231" in codes(report)
-    assert [found.where(place) for place in found.rejected["TPD231"]] == [(str(tmp_path / "p2" / "y.wav"), 0)]
+    assert [found.where(place) for place, _ in found.rejected("TPD231")] == [(str(tmp_path / "p2" / "y.wav"), 0)]
 
 
 def test_parquet_with_embedded_audio(tmp_path: Path) -> None:

@@ -8,16 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tools.speech_faults import SPEECH_FAULTS, clean_items, write_pack
 from tools.speech_faults import with_faults as with_speech_faults
 from tools.text_faults import CHAT_FAULTS, clean_chats, with_faults, write
 from trainproof.errors import InputError
 from trainproof.judge import Settings
-from trainproof.preflight import inputs, rows, spill
+from trainproof.preflight import inputs, notes, rows, spill
 from trainproof.preflight.found import DataFile, Found, Options, Partial, merged, place_of
 from trainproof.preflight.judging import judge_found
 from trainproof.preflight_command import DataOptions, run_data
+from trainproof.verdict import Severity
 
 JSON = {"output_format": "json", "no_html": True, "quiet": True}
 
@@ -91,6 +94,46 @@ def test_groups_hold_equal_values_together(monkeypatch: pytest.MonkeyPatch) -> N
     assert spill.firsts(values).tolist() == sorted(first.values())
     assert spill.are_among(values[:5], values[5:]).tolist() == [value in values[5:] for value in values[:5]]
     assert spill.are_among(values[:0], values).tolist() == []
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.text(st.characters(codec=None), max_size=5))))
+@settings(max_examples=50)
+@pytest.mark.parametrize("most", [0, 1 << 20])
+def test_notes_come_back_by_place(most: int, added: list[tuple[str, int, str]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spill, "MOST_BYTES", most)
+        patch.setattr(spill, "AT_ONCE", 3)
+        patch.setattr(notes, "SOME", 4)
+        kept = notes.Notes()
+        for code, place, text in added:
+            kept.add(code, [(place, float(place), text)])
+        for code in "abcd":
+            mine = [(place, float(place), text) for name, place, text in added if name == code]
+            assert list(kept.of(code)) == sorted(mine, key=lambda note: note[0])
+
+
+def test_reasons_wait_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20,000 records that are named are 4 MB as objects."""
+    monkeypatch.setattr(spill, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(notes, "SOME", 500)
+
+    def told() -> Iterator[Partial]:
+        for piece in range(40):
+            part = Partial(1 << 40)
+            for row in range(500):
+                part.hit("TPD102", place_of(0, 1 + piece * 500 + row), f"row {row}")
+            yield part
+
+    tracemalloc.start()
+    try:
+        found = Found("text", [DataFile("a")], merged(told(), 1 << 40, notes.Notes()), Options(keep=1 << 40))
+        (sighting,) = found.told("TPD102", Severity.WARN, "have control characters")
+        count = sum(reason == f"row {(place - 1) % 500}" for place, reason in found.rejected("TPD102"))
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+    assert count == 20_000
+    assert [point.line for point in sighting.evidence] == list(range(1, 9))
 
 
 def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def read_part(path: str, start: float, seconds: float) -> Sound:
     except OSError as error:
         raise _unread(error) from None
     except soundfile.SoundFileError as error:
-        raise AudioError("TPD201", str(error).splitlines()[0][:80]) from None
+        raise _undecoded(error) from None
     if not len(samples):
         raise AudioError("TPD201", "no samples")
     return Sound(samples, rate, 0, 0, "", _digest(samples.tobytes()))
@@ -121,6 +121,11 @@ def read_part(path: str, start: float, seconds: float) -> Sound:
 def _unread(error: OSError) -> AudioError:
     missing = isinstance(error, FileNotFoundError)
     return AudioError("TPD241" if missing else "TPD201", error.strerror or str(error))
+
+
+def _undecoded(error: Exception) -> AudioError:
+    said = str(error).rpartition(">: ")[2]  # what stands before it names the object that was read, by its address
+    return AudioError("TPD201", said.splitlines()[0][:80] if said else type(error).__name__)
 
 
 def seconds_of(path: str | None) -> float | None:
@@ -144,7 +149,7 @@ def _other(data: bytes) -> Sound:
     try:
         samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
     except Exception as error:  # whatever the decoder raises
-        raise AudioError("TPD201", str(error).splitlines()[0][:80]) from None
+        raise _undecoded(error) from None
     if not len(samples):
         raise AudioError("TPD201", "no samples")
     return Sound(samples, int(rate), 0, 0, real, _digest(samples.tobytes()))
