@@ -7,10 +7,13 @@ peak memory and ratios. Every measurement is a process of its own.
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from pydoc_data.topics import topics
 
 from tools.text_faults import CHAT_FAULTS, clean_chats, with_faults, write
 
@@ -127,6 +130,43 @@ def balance(path: Path) -> None:
     )
 
 
+def on_the_clock(*paths: Path) -> None:
+    """The exact checks as a user runs them, in as many processes as there are processors, against decoding the lines in one; both from their start."""
+    command = [
+        sys.executable, "-m", "trainproof", "data", str(paths[0]), "--eval", str(paths[1]), "--no-near", "-q", "--no-html",
+        "--format", "json", "-o", "/dev/null",
+    ]  # fmt: skip
+    decode = [sys.executable, "-c", "import sys; paths = sys.argv[1:]\n" + "\n".join(DECODE), *map(str, paths)]
+    seconds: dict[str, list[float]] = {"decode": [], "check": []}
+    for name, run in [("decode", decode), ("check", command)] * ROUNDS:
+        begin = time.perf_counter()
+        subprocess.run(run, capture_output=True, check=False)
+        seconds[name].append(time.perf_counter() - begin)
+    base, whole = min(seconds["decode"]), min(seconds["check"])
+    print(f"on the clock: decoding {base:.2f} s, exact checks by the command {whole:.2f} s, {whole / base:.2f} x")
+
+
+def mixed_chats(folder: Path, rows: int) -> Path:
+    """Conversations with lists, code, quotes and signs of other scripts, as they are on the web: the paragraphs of Python's own documentation."""
+    rng = random.Random(3)
+    paragraphs = [text.strip() for topic in topics.values() for text in topic.split("\n\n") if 80 < len(text) < 900]
+    beyond = (
+        "\u00c7a va tr\u00e8s bien, merci \u2013 l\u2019\u00e9t\u00e9 arrive.",
+        "\u65e5\u672c\u8a9e\u306e\u6587\u7ae0\u3067\u3059\u3002",
+        "\u0412\u0441\u0451 \u0445\u043e\u0440\u043e\u0448\u043e.",
+    )
+    lines: list[bytes] = []
+    for row in range(rows):
+        turns = []
+        for _ in range(rng.randint(1, 3)):
+            answer = "\n\n".join([*rng.sample(paragraphs, rng.randint(1, 3)), *rng.choices((*beyond, ""), k=1)])
+            asked = f"({rng.randrange(10**6)}) {rng.choice(paragraphs)[:300]}"
+            turns += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
+        record = {"id": f"chat_{row}", "messages": turns}
+        lines.append(json.dumps(record, ensure_ascii=False).encode())
+    return write(folder / "mixed.jsonl", lines)
+
+
 def chats(folder: Path, rows: int) -> tuple[Path, Path]:
     """Conversations, one in a thousand of which is broken, nine tenths of them for training."""
     lines, _ = with_faults(list(clean_chats(rows)), CHAT_FAULTS, max(1, rows // 50_000))
@@ -165,7 +205,11 @@ def main(rows: int, clips: int, texts: int = 50_000) -> None:
             both = chats(folder, rows)
             print(f"{rows:,} chat rows, {sum(path.stat().st_size for path in both) / 1e6:.0f} MB, against msgspec")
             compare(DECODE, {"exact checks": judging(False), "with near duplicates": judging(True)}, *both)
+            on_the_clock(*both)
             balance(both[0])
+            mixed = mixed_chats(folder, rows // 5)
+            print(f"{rows // 5:,} conversations with code and other scripts, {mixed.stat().st_size / 1e6:.0f} MB")
+            compare(DECODE, {"exact checks": judging(False), "with near duplicates": judging(True)}, mixed)
         if texts:
             said = write(folder / "texts.jsonl", [json.dumps(chat).encode() for chat in clean_chats(texts // 4)])
             print(f"{texts // 4:,} conversations, against the tokenizer's own encoding")
