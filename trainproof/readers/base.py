@@ -94,6 +94,13 @@ READERS = {
     "tesseract": _console("tesseract:TesseractReader", b"At iteration "),
     "matlab": _console("matlab:MatlabReader", b"|=========="),
     "parlai": _console("parlai:ParlAIReader", b"total_exs:"),
+    "estimator": _console("frameworks:EstimatorReader", b", step = "),
+    "litgpt": _console("frameworks:LitGPTReader", b"| loss train: "),
+    "maxtext": _console("frameworks:MaxTextReader", b"completed step: "),
+    "opennmt": _console("frameworks:OpenNMTReader", b"; acc:", b"; steps/s = "),
+    "detectron2-log": _console("frameworks:Detectron2ConsoleReader", b"d2.utils.events"),
+    "mlx": _console("frameworks:MLXReader", b": Train loss "),
+    "yolox": _console("frameworks:YOLOXReader", b"yolox.core.trainer"),
     "csv": Entry("trainproof.readers.delimited:DelimitedReader"),
     "generic-text": _console("generic:GenericReader", b""),
 }

@@ -642,6 +642,80 @@ def parlai(run: Run) -> list[str]:
     )
 
 
+def estimator(run: Run) -> list[str]:
+    return _each(
+        run,
+        lambda r: (
+            f"INFO:tensorflow:loss = {r.loss}, step = {r.step} (3.123 sec)\nINFO:tensorflow:global_step/sec: 32.1"
+        ),
+        lambda r: (
+            f"INFO:tensorflow:Saving dict for global step {r.step}: accuracy = 0.5, global_step = {r.step}, loss = {r.eval_loss}"
+        ),
+    )
+
+
+def litgpt(run: Run) -> list[str]:
+    return [
+        f"Epoch {r.epoch + 1} | iter {r.step} step {r.step} | loss train: {r.loss}, val: {r.eval_loss or 'n/a'} | iter time: 123.45 ms (step)"
+        for r in run
+    ]
+
+
+def maxtext(run: Run) -> list[str]:
+    return _each(
+        run,
+        lambda r: (
+            f"completed step: {r.step}, seconds: 1.25, TFLOP/s/device: 120.5, Tokens/s/device: 1234.5, total_weights: 65536, loss: {r.loss}"
+        ),
+        lambda r: f"eval metrics after step: {r.step}, loss={r.eval_loss}, total_weights=65536.0",
+    )
+
+
+def opennmt(run: Run) -> list[str]:
+    return _each(
+        run,
+        lambda r: (
+            f"[2020-05-11 {_clock(r)},123 INFO] Step {r.step}/{RECORDS}; acc:  11.76; ppl: {math.exp(r.loss):5.2f}; xent: {r.loss}; lr: {r.lr}; "
+            "12345/11234 tok/s;     30 sec"
+        ),
+        lambda r: f"[2020-05-11 {_clock(r)},123 INFO] Validation xent: {r.eval_loss}",
+    )
+
+
+def opennmt_tf(run: Run) -> list[str]:
+    return [
+        f"2020-05-11 {_clock(r)}.123000: I runner.py:300] Step = {r.step} ; steps/s = 2.23, source words/s = 12345, target words/s = 12345 ; "
+        f"Learning rate = {r.lr} ; Loss = {r.loss}"
+        for r in run
+    ]
+
+
+def detectron2(run: Run) -> list[str]:
+    return [
+        f"[05/11 {_clock(r)} d2.utils.events]:  eta: 1 day, 1:00:00  iter: {r.step}  total_loss: {r.loss}  loss_cls: {r.loss}  time: 0.5123  "
+        f"last_time: 0.5101  data_time: 0.0123  lr: {r.lr}  max_mem: 2712M"
+        for r in run
+    ]
+
+
+def mlx(run: Run) -> list[str]:
+    return _each(
+        run,
+        lambda r: (
+            f"Iter {r.step}: Train loss {r.loss}, Learning Rate {r.lr}, It/sec 1.25, Tokens/sec 512.5, Trained Tokens 4123, Peak mem 12.5 GB"
+        ),
+        lambda r: f"Iter {r.step}: Val loss {r.eval_loss}, Val took 12.5s",
+    )
+
+
+def yolox(run: Run) -> list[str]:
+    return [
+        f"2022-05-11 {_clock(r)} | INFO     | yolox.core.trainer:255 - epoch: {r.epoch + 1}/300, iter: {r.batch}/{BATCHES}, mem: 1234Mb, "
+        f"iter_time: 0.512s, data_time: 0.001s, total_loss: {r.loss}, iou_loss: 2.25, lr: {r.lr}, size: 640, ETA: 1 day, 2:03:04"
+        for r in run
+    ]
+
+
 _LOSS, _NO_EVAL, _NO_NORM = ("loss",), ("loss", "lr", "grad_norm"), ("loss", "lr", "eval/loss")
 _RATE = ("loss", "lr")
 SAMPLES = (
@@ -688,6 +762,14 @@ SAMPLES = (
     Sample("tesseract", "tesseract", tesseract, _LOSS),
     Sample("matlab", "matlab", matlab, _NO_NORM),
     Sample("parlai", "parlai", parlai),
+    Sample("estimator", "estimator", estimator, ("loss", "eval/loss")),
+    Sample("litgpt", "litgpt", litgpt, ("loss", "eval/loss")),
+    Sample("maxtext", "maxtext", maxtext, ("loss", "eval/loss")),
+    Sample("opennmt", "opennmt", opennmt, _NO_NORM),
+    Sample("opennmt-tf", "opennmt", opennmt_tf, _RATE),
+    Sample("detectron2", "detectron2-log", detectron2, _RATE),
+    Sample("mlx", "mlx", mlx, _NO_NORM),
+    Sample("yolox", "yolox", yolox, _RATE),
     Sample("generic", "generic-text", generic, _RATE),
     Sample("generic-epochs", "generic-text", generic_epochs, _RATE),
 )

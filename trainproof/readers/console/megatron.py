@@ -20,7 +20,9 @@ class MegatronReader(ConsoleReader):
     name = "megatron"
     description = "Megatron-LM, Megatron-DeepSpeed: console output"
     lines = (
-        Line("iteration", _PREFIX + r"iteration +(?P<step>\d+)/ *(?P<of>\d+) \|", r"[^\n]*"),
+        Line(
+            "iteration", _PREFIX + r"(?:samples/sec: [\d.]+ \| )?iteration +(?P<step>\d+)/ *(?P<of>\d+) \|", r"[^\n]*"
+        ),
         Line(
             "loss at ",
             _PREFIX + r"valid(?:ation)? loss at iteration (?P<step>\d+)(?: on [\w -]+?)? \|",
