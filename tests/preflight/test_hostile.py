@@ -116,6 +116,45 @@ def test_a_pack_of_hostile_sounds(run: Run, tmp_path: Path) -> None:
     assert {point["line"] for code in ("TPD201", "TPD241") for point in found.get(code, [])} == {1, 2, 3, 4}
 
 
+def test_sounds_that_are_no_files_are_not_read(run: Run, tmp_path: Path) -> None:
+    """A pipe, a device without end, names that no system takes, places in recordings that are no numbers."""
+    os.mkfifo(tmp_path / "pipe.wav")
+    (tmp_path / "zero.wav").symlink_to("/dev/zero")
+    names = ("pipe.wav", "zero.wav", "a\0b.wav", "x" * 5000 + ".wav", "../" * 3000 + "a.wav")
+    rows = [
+        {"audio_filepath": name, "text": "text", **part}
+        for name in names
+        for part in ({}, {"offset": 1, "duration": 1e308})
+    ]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run("data", str(tmp_path / "train.jsonl"), "--workers", "1", "--no-html", "--output-format", "json")
+    assert done.code == 1
+    told = [finding for finding in done.run["findings"] if finding["rule"] in ("TPD201", "TPD241")]
+    assert sum(int(finding["message"].split()[0]) for finding in told) == len(rows)
+
+
+@pytest.mark.parametrize("line", ["bad", "u1 rec 0", "u1 rec nan inf", "u1 rec 0 1e308", "u1 other 0 1"])
+def test_lines_of_segments_that_name_no_part(line: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "wav.scp").write_text("rec sox $(touch ran).wav -t wav - |\n")
+    (tmp_path / "text").write_text("u1 text\n")
+    (tmp_path / "segments").write_text(f"{line}\n")
+    done = run("data", str(tmp_path), "--workers", "1", "--no-html")
+    assert (done.code, "segments:1" in done.out) == (1, True)
+    assert not list(tmp_path.rglob("ran"))
+
+
+def test_a_list_without_end_is_one_line(run: Run, tmp_path: Path) -> None:
+    sparse(tmp_path / "metadata.csv", b"a.wav|text\n" * 1000)
+    done = run("data", str(tmp_path / "metadata.csv"), "--workers", "1", "--no-html")
+    assert (done.code, len(done.err.strip().splitlines())) == (2, 1)
+
+
+def test_a_document_that_is_no_json_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text("nothing of the kind\n")
+    done = run("data", str(tmp_path / "data.json"), "--workers", "1", "--no-html")
+    assert (done.code, "TPD003" in done.out) == (1, True)
+
+
 def test_a_folder_that_may_not_be_read(run: Run, tmp_path: Path) -> None:
     (tmp_path / "again").symlink_to(tmp_path)
     assert run("env", "--folder", str(tmp_path / "none"), "--no-html").code in (0, 2)

@@ -79,10 +79,9 @@ def read_sound(path: str, data: bytes | None = None) -> Sound:
     """A clip from a file, or from `data`. Raises AudioError, and InputError where a library is missing."""
     if data is None:
         try:
-            if version_of(path)[0] > MOST_BYTES:
-                raise AudioError("TPD201", f"over {MOST_BYTES >> 30} GiB")
+            _check_file(path)
             data = path_of(path).read_bytes()
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise _unread(error) from None
     if not data:
         raise AudioError("TPD201", "an empty file")
@@ -103,13 +102,14 @@ def read_part(path: str, start: float, seconds: float) -> Sound:
         )
     soundfile = needed("soundfile", "clips that are parts of recordings")
     try:
+        _check_file(path)
         with path_of(path).open("rb") as raw, soundfile.SoundFile(raw) as file:
             rate, wanted = int(file.samplerate), round(seconds * file.samplerate)
             if round(start * rate) >= file.frames:
                 raise AudioError("TPD201", f"begins at {start:.2f} s of a recording of {file.frames / rate:.2f} s")
             file.seek(round(start * rate))
             samples = file.read(min(wanted, file.frames), dtype="float32", always_2d=True)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise _unread(error) from None
     except soundfile.SoundFileError as error:
         raise _undecoded(error) from None
@@ -118,9 +118,18 @@ def read_part(path: str, start: float, seconds: float) -> Sound:
     return Sound(samples, rate, 0, 0, "", _digest(samples.tobytes()))
 
 
-def _unread(error: OSError) -> AudioError:
+def _check_file(path: str) -> None:
+    """Raises AudioError for a pipe, a device or a folder, which may have no end, and for a file that is too large."""
+    size, _ = version_of(path)
+    if size > MOST_BYTES:
+        raise AudioError("TPD201", f"over {MOST_BYTES >> 30} GiB")
+    if not path_of(path).is_file():
+        raise AudioError("TPD201", "no regular file")
+
+
+def _unread(error: OSError | ValueError) -> AudioError:
     missing = isinstance(error, FileNotFoundError)
-    return AudioError("TPD241" if missing else "TPD201", error.strerror or str(error))
+    return AudioError("TPD241" if missing else "TPD201", getattr(error, "strerror", None) or str(error))
 
 
 def _undecoded(error: Exception) -> AudioError:
@@ -133,9 +142,10 @@ def seconds_of(path: str | None) -> float | None:
     if path is None:
         return None
     try:
+        _check_file(path)
         with path_of(path).open("rb") as raw:
             layout, start, size = _chunks(raw.read(4096))
-    except OSError:
+    except (OSError, ValueError, AudioError):
         return None
     return size / (layout[3] * layout[2]) if layout and start and layout[2] and layout[3] else None
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from trainproof.preflight import kaldi, piped
-from trainproof.preflight.clip import SOUNDS, Clip, sound_named, table_of
+from trainproof.preflight.clip import SOUNDS, Clip, sound_named, table_of, text_of
 from trainproof.preflight.rows import Bad, DataInput, Piece, format_of, rows_of
 from trainproof.preflight.stores import AnyPath, lies_there, normal, path_of, walked
 
@@ -43,6 +43,8 @@ def manifest_kind(path: str) -> str | None:
 
 
 _WHOLE = Piece(0)
+#: bytes of the text of one clip at most
+MOST_TEXT = 1024 * 1024
 #: layouts of folders that have no manifest
 FOLDERS = ("kaldi", "pairs")
 
@@ -140,7 +142,7 @@ def _pairs(folder: AnyPath) -> Iterator[Clip]:
         beside = [sound.with_suffix(".txt"), sound.with_suffix(".lab"), sound.with_suffix(".normalized.txt")]
         stem = inner.stem.removesuffix("_mic1").removesuffix("_mic2")
         beside += [folder / "txt" / "/".join(inner.parts[1:-1]) / f"{stem}.txt", folder / "txt" / f"{stem}.txt"]
-        text = next((path.read_text("utf-8", "replace").strip() for path in beside if lies_there(path)), None)
+        text = next((text_of(path, MOST_TEXT).strip() for path in beside if lies_there(path)), None)
         yield Clip(row, str(sound), listed.get(sound.stem) if text is None else text, inner.parent.name)
 
 

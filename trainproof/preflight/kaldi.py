@@ -7,7 +7,7 @@ import posixpath
 import shlex
 from collections.abc import Iterator
 
-from trainproof.preflight.clip import SOUNDS, Clip, sound_named, table_of
+from trainproof.preflight.clip import SOUNDS, Clip, sound_named, table_of, text_of
 from trainproof.preflight.rows import Bad
 from trainproof.preflight.stores import AnyPath
 
@@ -33,7 +33,7 @@ def clips_in(folder: AnyPath) -> Iterator[Clip]:
     listed = list_of(folder)
     named: set[str] = set()
     row = 0
-    for row, line in enumerate(listed.read_text("utf-8", "replace").split("\n"), 1):
+    for row, line in enumerate(text_of(listed).split("\n"), 1):
         if cells := line.split():
             named.add(cells[0])
             part = cells[1:4] if listed.name == "segments" else [cells[0]]
@@ -46,6 +46,8 @@ def clips_in(folder: AnyPath) -> Iterator[Clip]:
 
 def _clip(row: int, name: str, part: list[str], sounds: dict[str, str | None]) -> Clip:
     """part: the recording, and where the clip begins and ends in it."""
+    if not part:
+        return Clip(row, None, None, wrong=Bad("TPD003", f"{name} has no recording, beginning and end"))
     if part[0] not in sounds:
         return Clip(row, None, None, wrong=Bad("TPD241", f"{name} is of {part[0]}, which wav.scp does not have"))
     audio = sounds[part[0]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trainproof.preflight.clip import SOUNDS, Clip, sound_named
+from trainproof.preflight.clip import SOUNDS, Clip, sound_named, text_of
 from trainproof.preflight.rows import Bad
 from trainproof.preflight.stores import AnyPath, lies_there, path_of
 
@@ -33,7 +33,7 @@ def is_piped(path: str, headers: Sequence[str]) -> bool:
 
 def clips_in(path: AnyPath, headers: Sequence[str]) -> Iterator[tuple[int, dict[str, str]] | Clip]:
     """Each row as a clip, or as its fields where the first row has names, one of `headers` among them."""
-    lines = path.read_bytes().decode("utf-8-sig", "replace").split("\n")
+    lines = text_of(path).split("\n")
     names = lines[0].rstrip("\r").split("|")
     headed = any(name in headers for name in names)
     rows = [line.rstrip("\r").split("|") for line in lines]

@@ -120,6 +120,8 @@ def format_of(path: str) -> str:
         return "json"
     if b"\n{" in text[: len(first) + 3] or any(name in (".jsonl", ".ndjson") for name in Path(path).suffixes):
         return "jsonl"  # its first row is broken
+    if ".json" in Path(path).suffixes:
+        return "json"  # and this is none
     return _table_format(text, path)
 
 

@@ -180,7 +180,10 @@ def walked(folder: AnyPath) -> Iterator[tuple[str, list[str], list[str]]]:
 
 def lies_there(path: AnyPath) -> bool:
     """Whether it is a file. Of a store the folder is listed once: to ask for each clip would take longer than to read it."""
-    return path.name in _names(path.parent.normal()) if isinstance(path, Stored) else path.is_file()
+    try:
+        return path.name in _names(path.parent.normal()) if isinstance(path, Stored) else path.is_file()
+    except (OSError, ValueError):  # a name that is too long, or has a null byte
+        return False
 
 
 @lru_cache(maxsize=64)

@@ -100,12 +100,17 @@ def wrong_layout(found: Found, t: DataThresholds) -> Iterator[Sighting]:
 
 def _no_layout(found: Found) -> Iterator[Sighting]:
     """Records whose texts were read from whatever fields they have."""
-    for label, count in sorted(found.counters.get("shapes", {}).items()):
-        fields = [name for name, _ in json.loads(label)]
-        if layout_of(frozenset(fields)) is None:
-            names = ", ".join(fields[:8])
-            message = f"{found.counted(count)} have no layout that is known; all their texts are read: {names}"
-            yield found.tell("TPD005", INFO, message, found.examples(f"shape {label}"))
+    shapes = {label: [name for name, _ in json.loads(label)] for label in found.counters.get("shapes", ())}
+    unknown = {
+        label: found.counters["shapes"][label] for label in shapes if layout_of(frozenset(shapes[label])) is None
+    }
+    if unknown:
+        usual = max(sorted(unknown), key=unknown.__getitem__)
+        names = ", ".join(shapes[usual][:8])
+        message = (
+            f"{found.counted(sum(unknown.values()))} have no layout that is known; all their texts are read: {names}"
+        )
+        yield found.tell("TPD005", INFO, message, found.examples(f"shape {usual}"))
 
 
 @check("TPD009", "kills-its-reader", FAIL, "speech", *TEXTUAL, fix="Leave out what is named, or make it again.")
