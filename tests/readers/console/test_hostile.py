@@ -59,3 +59,7 @@ def test_pieces_count_soft_line_ends_and_colours_apart() -> None:
     assert b"".join(piece.block.text for piece in found) == b"a\x0b\nb\nc\x0b\nd e\n\n\x0b\nf\n"
     assert [number for piece in found for number in piece.block.numbers.tolist()] == [1, 2, 3, 4, 5, 6, 7]
     assert [line for piece in found for line in piece.soft.tolist()] == [1, 3, 6]
+
+
+def test_long_blank_lines_cost_the_tables_linear_time() -> None:
+    assert reader_for("ruled-table").sniff((b" " * text.MOST_RECORD_BYTES + b"\n") * 100 + b"____ ---\n") == 0

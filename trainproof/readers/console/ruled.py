@@ -20,7 +20,7 @@ from trainproof.readers.source import LogInput
 from trainproof.readers.values import clean_name, parse_number
 
 _RULE = re.compile(
-    rb"[ \t]*(?=[^\n]*[-_]{2})(?:\|[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?|-+(?: +-+)+|_+(?: +_+)+)[ \t]*\Z"
+    rb"[ \t]*+(?=[^\n]*[-_]{2})(?:\|[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?|-+(?: +-+)+|_+(?: +_+)+)[ \t]*\Z"
 )
 _DASHES = re.compile(rb"[-_]+")
 #: rows below the rule for a table to tell the format
