@@ -117,3 +117,11 @@ def test_a_document_that_is_cut_off_says_what_it_had_said_by_then(cut: int) -> N
 def test_a_damaged_document_is_refused(text: bytes) -> None:
     with pytest.raises(FormatError, match="not a JSON document"):
         reader_for("json-history").read(LogInput("x", text), FrameBuilder())
+
+
+def test_a_list_that_is_cut_off_may_be_longer_than_the_loss() -> None:
+    text = json.dumps({"loss": [4 / (i + 1) for i in range(40)], "accuracy": [i / 100 for i in range(100)]}).encode()
+    out = FrameBuilder()
+    reader_for("json-history").read(LogInput("history.json", text[:-20]), out)
+    (frame,) = out.build(Source("history.json", "json-history"))
+    assert set(frame) == {"loss"}

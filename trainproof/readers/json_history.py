@@ -183,7 +183,7 @@ def _give_columns(items: Sequence[_Found], text: Sequence[bytes], out: FrameBuil
     records: list[dict[str, object]] = [{} for _ in range(size)]
     lines: dict[str, list[int]] = {}
     for name, item in columns.items():
-        count = size if item.cut else len(item.values)
+        count = size if item.cut and len(item.values) < size else len(item.values)
         if count != size and (count > size or _counts(name) or not _is_sparse(name)):
             continue
         present = [i for i, value in enumerate(item.values) if value is not None]
