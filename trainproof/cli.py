@@ -378,7 +378,7 @@ def baseline_remove(name: str, store: str) -> int:
     show_default=True,
     help="Who runs the processes: ray is Ray Data.",
 )
-@_judging
+@_reporting
 def data(**options: Any) -> int:
     """Judge data before training: what is malformed, empty, odd, repeated, leaked or lost.
 
@@ -394,7 +394,7 @@ def data(**options: Any) -> int:
 @app.command()
 @click.argument("partials", nargs=-1, required=True, metavar="PARTIAL...")
 @click.option("--rejects", metavar="FILE", help="Write every bad record with its reason there, as JSON lines.")
-@_judging
+@_reporting
 def merge(partials: tuple[str, ...], rejects: str | None, **options: Any) -> int:
     """Judge data from the partials of all its shards: the report is that of one process."""
     from trainproof.preflight_command import run_merge
@@ -413,7 +413,7 @@ def merge(partials: tuple[str, ...], rejects: str | None, **options: Any) -> int
     type=click.Choice(["classes", "ctc", "binary", "regression"]),
     help="What the loss is; default: by the shapes of its arrays.",
 )
-@_judging
+@_reporting
 def objective(
     spec: str, ignore_index: int, eos: int | None, pad: int | None, shift: str | None, loss: str | None, **options: Any
 ) -> int:
@@ -431,7 +431,7 @@ def objective(
 @click.argument("model", metavar="TOKENIZER")
 @click.argument("texts", nargs=-1, metavar="[TEXTS]...")
 @click.option("--base", metavar="TOKENIZER", help="The tokenizer of the base model.")
-@_judging
+@_reporting
 def tokenizer(model: str, texts: tuple[str, ...], base: str | None, **options: Any) -> int:
     """Judge a tokenizer: what it loses of TEXTS, its special tokens, its chat template.
 
@@ -453,7 +453,7 @@ def tokenizer(model: str, texts: tuple[str, ...], base: str | None, **options: A
 @click.option("--need-gpu", "gpu", type=click.FloatRange(0), metavar="GIB", help="GPU memory that the run needs.")
 @click.option("--checkpoint-size", "checkpoint", type=click.FloatRange(0), metavar="GIB", help="Of one checkpoint.")
 @click.option("--checkpoints", type=click.IntRange(1), default=1, show_default=True, help="Checkpoints that are kept.")
-@_judging
+@_reporting
 def env(modules: tuple[str, ...], folder: str, **options: Any) -> int:
     """Judge the machine before a run: imports, memory, disk, GPU, limits, clock.
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
+from trainproof.errors import InputError
 from trainproof.preflight.extras import needed
 from trainproof.preflight.stores import path_of, version_of
 
@@ -100,9 +101,12 @@ def read_part(path: str, start: float, seconds: float) -> Sound:
             if len(samples) == len(sound.samples)
             else sound._replace(samples=samples, digest=_digest(samples.tobytes()))
         )
-    soundfile = needed("soundfile", "clips that are parts of recordings")
     try:
         _check_file(path)
+    except (OSError, ValueError) as error:
+        raise _unread(error) from None
+    soundfile = needed("soundfile", "clips that are parts of recordings")
+    try:
         with path_of(path).open("rb") as raw, soundfile.SoundFile(raw) as file:
             rate, wanted = int(file.samplerate), round(seconds * file.samplerate)
             if round(start * rate) >= file.frames:
@@ -171,7 +175,10 @@ def _wave(data: bytes) -> Sound:
         raise AudioError("TPD201", "a WAV file without its fmt or data chunk")
     kind, channels, rate, block, bits = layout
     if kind in _CODED:
-        return _other(data)
+        try:
+            return _other(data)
+        except InputError as error:  # without the library other WAV files are still read
+            raise AudioError("TPD201", str(error)) from None
     if not (channels and rate and block) or block != channels * ((bits + 7) // 8) or (kind, bits) not in _DECODERS:
         raise AudioError("TPD201", f"a WAV format that is not known: {kind}, {channels} channels, {bits} bits")
     streamed = size in (0, 0xFFFFFFFF)  # its length was not known when it was written
