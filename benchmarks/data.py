@@ -134,13 +134,15 @@ def on_the_clock(*paths: Path) -> None:
     """The exact checks as a user runs them, in as many processes as there are processors, against decoding the lines in one; both from their start."""
     command = [
         sys.executable, "-m", "trainproof", "data", str(paths[0]), "--eval", str(paths[1]), "--no-near", "-q", "--no-html",
-        "--format", "json", "-o", "/dev/null",
+        "--output-format", "json", "-o", "/dev/null",
     ]  # fmt: skip
     decode = [sys.executable, "-c", "import sys; paths = sys.argv[1:]\n" + "\n".join(DECODE), *map(str, paths)]
     seconds: dict[str, list[float]] = {"decode": [], "check": []}
     for name, run in [("decode", decode), ("check", command)] * ROUNDS:
         begin = time.perf_counter()
-        subprocess.run(run, capture_output=True, check=False)
+        done = subprocess.run(run, capture_output=True, text=True, check=False)
+        if done.returncode not in (0, 1):
+            raise RuntimeError(done.stderr)
         seconds[name].append(time.perf_counter() - begin)
     base, whole = min(seconds["decode"]), min(seconds["check"])
     print(f"on the clock: decoding {base:.2f} s, exact checks by the command {whole:.2f} s, {whole / base:.2f} x")
