@@ -112,7 +112,11 @@ def similar_groups(signatures: Signatures, wanted: NDArray[np.int64], least: flo
         if not len(shared):
             continue
         chiefs: dict[int, int] = {}
-        for i in np.flatnonzero(shared[np.searchsorted(shared[:-1], keys)] == keys).tolist():
+        maybe = np.zeros(1 << 16, bool)  # by their last 16 bits: few of the keys are looked up
+        maybe[shared.astype(np.uint16)] = True
+        candidates = np.flatnonzero(maybe[keys.astype(np.uint16)])
+        again = shared[np.searchsorted(shared[:-1], keys[candidates])] == keys[candidates]
+        for i in candidates[again].tolist():
             chief = chiefs.setdefault(int(keys[i]), i)
             if chief != i and (i not in best or best[i][0] > chief):
                 alike = float(np.mean(signatures[wanted[i]] == signatures[wanted[chief]]))
