@@ -9,6 +9,7 @@ from typing import Any
 
 from trainproof.preflight import kaldi, piped
 from trainproof.preflight.clip import SOUNDS, Clip, sound_named, table_of, text_of
+from trainproof.preflight.cliplist import ClipList
 from trainproof.preflight.rows import Bad, DataInput, Piece, format_of, rows_of
 from trainproof.preflight.stores import AnyPath, lies_there, normal, path_of, walked
 
@@ -74,10 +75,10 @@ def _has_sounds(folder: AnyPath) -> bool:
 
 
 @lru_cache(maxsize=4)
-def clips_of(path: str, kind: str) -> list[Clip]:
+def clips_of(path: str, kind: str) -> ClipList:
     """All clips of a manifest or folder, in order."""
     makers = {"kaldi": kaldi.clips_in, "pairs": _pairs, "piped": _piped}
-    return list(makers[kind](path_of(path)) if kind in makers else _named(path, kind))
+    return ClipList(makers[kind](path_of(path)) if kind in makers else _named(path, kind))
 
 
 def clip_at(folder: str, layout: str, row: int) -> tuple[str, int]:
@@ -129,15 +130,12 @@ def _record(row: int, record: dict[str, Any], base: AnyPath) -> Clip:
 def _pairs(folder: AnyPath) -> Iterator[Clip]:
     """Sounds with a text of the same name beside them, below txt/ as in VCTK, or in a list of their folder as in LibriSpeech; the
     folder's name is the voice."""
-    sounds: list[AnyPath] = []
     listed: dict[str, str] = {}
-    for root, below, names in walked(folder):
-        below.sort()
-        sounds += [path_of(root) / name for name in sorted(names) if name.lower().endswith(SOUNDS)]
+    for root, _, names in walked(folder):
         for name in names:
             if name.endswith(".trans.txt"):
                 listed |= table_of(path_of(root) / name)
-    for row, sound in enumerate(sounds, 1):
+    for row, sound in enumerate(_sounds_in(folder), 1):
         inner = sound.relative_to(folder)  # type: ignore[arg-type]  # both are of one kind
         beside = [sound.with_suffix(".txt"), sound.with_suffix(".lab"), sound.with_suffix(".normalized.txt")]
         stem = inner.stem.removesuffix("_mic1").removesuffix("_mic2")
@@ -146,11 +144,13 @@ def _pairs(folder: AnyPath) -> Iterator[Clip]:
         yield Clip(row, str(sound), listed.get(sound.stem) if text is None else text, inner.parent.name)
 
 
-def sounds_below(folder: AnyPath) -> list[str]:
+def _sounds_in(folder: AnyPath) -> Iterator[AnyPath]:
+    """Every sound file below a folder, one folder after the other."""
+    for root, below, names in walked(folder):
+        below.sort()
+        yield from (path_of(root) / name for name in sorted(names) if name.lower().endswith(SOUNDS))
+
+
+def sounds_below(folder: AnyPath) -> Iterator[str]:
     """Every sound file below a folder."""
-    return sorted(
-        normal(path_of(root) / name)
-        for root, _, names in walked(folder)
-        for name in names
-        if name.lower().endswith(SOUNDS)
-    )
+    return map(normal, _sounds_in(folder))

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
+
+import numpy as np
+from xxhash import xxh3_64_intdigest
 
 from trainproof.errors import InputError, UsageError
 from trainproof.preflight.clip import SOUNDS
@@ -99,23 +104,21 @@ def _speech_plan(paths: Sequence[str], held_out: Sequence[str], options: Options
             ]
     files = [file for file, _ in sources]
     pieces: list[Piece] = []
-    named: set[str] = set()
+    named = array("Q")
     sound = True
     for i, (file, kind) in enumerate(sources):
         clips = clips_of(file.path, kind)
-        named.update(os.path.realpath(clip.audio) for clip in clips if clip.audio)
-        sound = sound and all(
-            (clip.audio or ".wav").lower().endswith(".wav") and clip.data is None and clip.start is None
-            for clip in clips
-        )
+        for clip in clips:
+            if clip.audio:
+                named.append(_number(clip.audio))
+            is_wave = (clip.audio or ".wav").lower().endswith(".wav")
+            sound = sound and is_wave and clip.data is None and clip.start is None
         pieces += [Piece(i, at, min(at + CLIPS, len(clips))) for at in range(0, len(clips), CLIPS)]
-    extra = [
-        name
-        for path in paths
-        if path_of(path).is_dir()
-        for name in sounds_below(path_of(path))
-        if os.path.realpath(name) not in named
-    ]
+    known = array("Q", np.unique(named).tobytes())
+    extra: list[str] = []
+    for path in paths:
+        if path_of(path).is_dir():
+            extra += sorted(name for name in sounds_below(path_of(path)) if not _is_among(_number(name), known))
     extra = _unnamed(
         extra, {str(path_of(file.path).parent) for file in files if not file.layout}, {file.path for file in files}
     )
@@ -123,6 +126,16 @@ def _speech_plan(paths: Sequence[str], held_out: Sequence[str], options: Options
         files.append(DataFile(paths[0]))
     kinds = tuple(kind for _, kind in sources)
     return Plan("speech", None, tuple(files), kinds, tuple(pieces), options, (), tuple(extra), not sound)
+
+
+def _number(path: str) -> int:
+    """A number for a file: names of 10 million would take gigabytes."""
+    return xxh3_64_intdigest(os.fsencode(os.path.realpath(path)))
+
+
+def _is_among(number: int, known: array[int]) -> bool:
+    at = bisect_left(known, number)
+    return at < len(known) and known[at] == number
 
 
 def _side(name: str, path: str, held_out: bool) -> bool:

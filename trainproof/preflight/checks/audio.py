@@ -382,7 +382,8 @@ def duplicate_audio(found: Found, t: DataThresholds) -> Iterator[Sighting]:
 def _copies(table: dict[str, NDArray[Any]], mine: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
     """(clip, the first clip that it is a copy of): the same envelope, and few signs of samples that differ, or nearly all."""
     originals: dict[int, list[int]] = {}
-    for i in mine.tolist():
+    again, chiefs = repeats(table["shape"][mine])
+    for i in mine[np.union1d(again, chiefs)].tolist():
         known = originals.setdefault(int(table["shape"][i]), [])
         changes = ((j, (int(table["signs"][i]) ^ int(table["signs"][j])).bit_count()) for j in known)
         original = next((j for j, differ in changes if min(differ, SIGNS - differ) <= most), None)
