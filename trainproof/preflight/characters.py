@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -34,11 +36,22 @@ MOST_CHARACTERS = 200
 _ODD, _LATIN, _ALIKE, _LEAD, _SIGN = 1, 4, 8, 16, 32
 #: hidden; of decomposed letters; what replaces; halves of surrogate pairs
 _ODD_ONES = (
-    0xAD, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x2065), *range(0x2066, 0x206A), 0xFEFF,
-    *range(0xE0020, 0xE0080), *range(0x300, 0x32A), 0xFFFD, *range(0xD800, 0xE000),
+    range(0xAD, 0xAE), range(0x200B, 0x200C), range(0x200E, 0x2010), range(0x202A, 0x202F), range(0x2060, 0x2065), range(0x2066, 0x206A),
+    range(0xFEFF, 0xFF00), range(0xE0020, 0xE0080), range(0x300, 0x32A), range(0xFFFD, 0xFFFE), range(0xD800, 0xE000),
 )  # fmt: skip
+_ALIKE_ONES = (range(0x391, 0x3CA), range(0x400, 0x500))
+_LEADS = "\u00c3\u00c2\u00e2\u00d0\u00f0\u00ef"
+#: what each text has that has anything odd beyond ASCII
+_ANY = re.compile(f"[{_LEADS}{''.join(f'{chr(ones[0])}-{chr(ones[-1])}' for ones in (*_ODD_ONES, *_ALIKE_ONES))}]")
+_ASCII = bytes(range(128))
 
 Numbers = NDArray[Any]
+
+
+def is_odd(text: str, encoded: bytes) -> bool:
+    """Whether `odd_at` finds anything. encoded: the text as UTF-8."""
+    beyond = encoded.translate(None, _ASCII).decode("utf-8", "surrogatepass")
+    return _ANY.search(beyond) is not None and len(odd_at(text)) > 0
 
 
 def odd_at(text: str) -> NDArray[np.int64]:
@@ -74,12 +87,12 @@ def _codes(text: str) -> Numbers:
 @cache
 def _oddities() -> NDArray[np.uint8]:
     """Code point -> its bits; the last one stands for all that follow."""
-    table = np.zeros(max(_ODD_ONES) + 2, np.uint8)
-    table[list(_ODD_ONES)] |= _ODD
+    table = np.zeros(max(map(max, _ODD_ONES)) + 2, np.uint8)
+    _mark(table, _ODD, chain(*_ODD_ONES))
     _mark(table, _LATIN, map(ord, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"))
     _mark(table, _LATIN, range(0xC0, 0x250))
-    _mark(table, _ALIKE, (*range(0x400, 0x500), *range(0x391, 0x3CA)))
-    _mark(table, _LEAD, map(ord, "\u00c3\u00c2\u00e2\u00d0\u00f0\u00ef"))
+    _mark(table, _ALIKE, chain(*_ALIKE_ONES))
+    _mark(table, _LEAD, map(ord, _LEADS))
     _mark(table, _SIGN, range(0x80, 0xC0))
     _mark(table, _SIGN, map(ord, bytes(set(range(0x80, 0xA0)) - {0x81, 0x8D, 0x8F, 0x90, 0x9D}).decode("cp1252")))
     return table

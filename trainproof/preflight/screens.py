@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from trainproof.preflight.characters import odd_at
+from trainproof.preflight.characters import is_odd
 
 
 def _sieve() -> bytes:
@@ -65,11 +65,6 @@ _MIXED = re.compile(
     f"|\\b[\u0400-\u04ff][{_LATIN}]{{2,}}|\\b[{_LATIN}][\u0400-\u04ff]{{2,}}"
 )
 _DECOMPOSED = re.compile("[A-Za-z][\u0300-\u0304\u0306-\u030c\u0327\u0328]")
-#: what any of those has
-_LEADS = re.compile(
-    "[\u00c2\u00c3\u00d0\u00e2\u00ef\u00f0\u0300-\u0329\u0391-\u04ff\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufffd\ud800-\udfff\U000e0020-\U000e007f]"
-)
-_ASCII = bytes(range(128))
 _ESCAPES = re.compile(r"\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}\\x[0-9a-fA-F]{2}")
 
 _NUMBER_SHAPES = (b"-00-", b"+0", b"(000.", b"0000-0000-", b"0" * 16)
@@ -82,11 +77,7 @@ def screen(text: str, encoded: bytes) -> Iterator[tuple[str, str]]:
         yield from _marked(text)
     if b"!" in left and (seen := _CONTROL.search(text)):
         yield "TPD102", around(text, seen)
-    if (
-        b"~" in left
-        and _LEADS.search(encoded.translate(None, _ASCII).decode("utf-8", "surrogatepass"))
-        and len(odd_at(text))
-    ):
+    if b"~" in left and is_odd(text, encoded):
         yield from _beyond_ascii(text)
     if b"\\" in left and (seen := _ESCAPES.search(text)):
         yield "TPD115", around(text, seen)
@@ -117,8 +108,9 @@ def _personal(seen: re.Match[str]) -> bool:
 
 
 def _marked(text: str) -> Iterator[tuple[str, str]]:
-    if ("<" in text or "[" in text) and (seen := TEMPLATE.search(text.strip())):
-        yield "TPD129", around(text.strip(), seen)
+    inner = text.strip()
+    if ("<" in text or "[" in text) and (seen := TEMPLATE.search(inner)):
+        yield "TPD129", around(inner, seen)
     if ("<" in text or "&" in text) and (seen := _HTML.search(text)):
         yield "TPD107", around(text, seen)
     if "@" in text and (seen := _EMAIL.search(text)) and not _NOBODY.match(seen[0]):

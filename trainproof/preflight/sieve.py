@@ -52,11 +52,12 @@ def suspects(texts: Sequence[str], encoded: Sequence[bytes]) -> list[int]:
 
 def suspect_lines(lines: bytes) -> list[int] | None:
     """The same of lines of JSON, each with texts and lower-case names in one list; None where they have to be decoded. None may be empty."""
-    if b"\\" in lines and b"\\u" in lines:
+    escaped = b"\\" in lines  # asked first: a single sign is found at once
+    if escaped and b"\\u" in lines:
         return None
     left = lines.translate(_LINES, _DELETED + b"\\{}]")
     found = _suspicious(left, b"\n")
-    if b"\\" in lines:
+    if escaped:
         found.update(_lines_at(lines, [seen.start() for seen in _ESCAPE.finditer(lines)]))
     if not lines.isascii():
         found.update(_odd_parts(lines.replace(b"\\n", b"  ").decode().split("\n")))

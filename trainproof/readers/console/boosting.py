@@ -18,11 +18,10 @@ import numpy as np
 
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.console.engine import ConsoleReader, Reading
-from trainproof.readers.console.line import Batch, Line
+from trainproof.readers.console.line import NUMBER, Batch, Line
 from trainproof.readers.console.text import Block, Piece, cleaned, pieces
 from trainproof.readers.source import LogInput
 
-_NUMBER = r"[-+.\w]+"
 _POSSESSIVE = re.compile(rb"(?<=\t)([\w-]{1,60})'s ([\w@.-]{1,60}): ")
 _OWN_LINE = re.compile(rb"^\[LightGBM\] \[Info\] Iteration:(\d{1,12}), ([\w-]{1,60}) ([\w@.-]{1,60}) : ", re.MULTILINE)
 _BEST = re.compile(rb"^\d{1,12}:\tlearn: [^\n]{1,200}\tbest: ([-+.\w]{1,30}) \(", re.MULTILINE)
@@ -47,7 +46,7 @@ class BoostingReader(ConsoleReader):
         Line(" tree", r"\[(?P<step>\d+)/(?P<of>\d+)\] \d+ trees?, (?=[^\n]*train loss: )"),
         Line(
             ".",
-            rf" {{3,10}}(?P<step>\d+) {{4,20}}(?P<train_loss>{_NUMBER})(?: {{4,20}}(?P<oob_improve>{_NUMBER}))? {{4,20}}\d+\.\d\d[sm]",
+            rf" {{3,10}}(?P<step>\d+) {{4,20}}(?P<train_loss>{NUMBER})(?: {{4,20}}(?P<oob_improve>{NUMBER}))? {{4,20}}\d+\.\d\d[sm]",
             "",
             sure=False,
         ),

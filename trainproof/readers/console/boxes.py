@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
 from trainproof.names import step_name
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.console.text import cleaned, pieces
+from trainproof.readers.console.rowwise import batches, sniffed
 from trainproof.readers.records import RecordSink
 from trainproof.readers.source import LogInput
 from trainproof.readers.values import clean_name, parse_number
@@ -36,21 +34,17 @@ class BoxReader:
     description = "stable-baselines3, OpenAI baselines: the boxes on the console"
 
     def sniff(self, head: bytes) -> float:
-        boxes = _Boxes()
-        for line, row in enumerate(cleaned(head).split(b"\n")):
-            boxes.take(line, row)
+        boxes = sniffed(_Boxes(), head)
         known = sum(step_name(name.rpartition("/")[2] for name in record) is not None for _, record in boxes.records)
         return 0.85 if known >= SNIFFED_BOXES else 0.0
 
     def read(self, log: LogInput, out: FrameBuilder) -> None:
         out.facts.declare("objective", "rl", "the format")
         sink = RecordSink(out)
-        boxes = _Boxes()
-        for block, soft in pieces(log):
-            out.soft(soft)
-            for line, row in block.rows():
-                boxes.take(line, row)
-            _give(boxes, sink)
+        for records, lines in batches(log, out, _Boxes()):
+            if sink.step_key is None:
+                sink.step_key = next((name for name in _COUNTERS if any(name in record for record in records)), None)
+            sink.give_records(records, lines)
         sink.finish()
 
 
@@ -79,14 +73,3 @@ class _Boxes:
             self._line = line if not self._open else self._line
             inside = len(match["indent"]) > 1 and self._section
             self._open[self._section + name if inside else name] = number
-
-
-def _give(boxes: _Boxes, sink: RecordSink) -> None:
-    """Hand over the records, numbered by the counter that they have."""
-    if not boxes.records:
-        return
-    records = [record for _, record in boxes.records]
-    if sink.step_key is None:
-        sink.step_key = next((name for name in _COUNTERS if any(name in record for record in records)), None)
-    sink.give_records(records, np.array([line for line, _ in boxes.records], np.int64))
-    boxes.records.clear()

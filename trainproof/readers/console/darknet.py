@@ -7,9 +7,7 @@ mean_average_precision (mAP@0.50) = 0.809347
 from __future__ import annotations
 
 from trainproof.readers.console.engine import ConsoleReader
-from trainproof.readers.console.line import Line
-
-_NUMBER = r"[-+.\w]+"
+from trainproof.readers.console.line import NUMBER, Line
 
 
 class DarknetReader(ConsoleReader):
@@ -18,14 +16,14 @@ class DarknetReader(ConsoleReader):
     lines = (
         Line(
             " rate, ",
-            rf"[ \t]*(?P<step>\d+): (?P<loss>{_NUMBER}), (?P<smoothed_loss>{_NUMBER}) avg(?: loss)?, (?P<lr>{_NUMBER}) rate, "
-            rf"(?P<step_time>{_NUMBER}) seconds, (?P<samples>\d+) images",
+            rf"[ \t]*(?P<step>\d+): (?P<loss>{NUMBER}), (?P<smoothed_loss>{NUMBER}) avg(?: loss)?, (?P<lr>{NUMBER}) rate, "
+            rf"(?P<step_time>{NUMBER}) seconds, (?P<samples>\d+) images",
             "",
             r"[^\n]*",
         ),
         Line(
             "mean_average_precision",
-            rf"[ \t]*mean_average_precision \(mAP@[\d.]+\) = (?P<map>{_NUMBER})",
+            rf"[ \t]*mean_average_precision \(mAP@[\d.]+\) = (?P<map>{NUMBER})",
             "",
             r"[^\n]*",
             prefix="eval_",

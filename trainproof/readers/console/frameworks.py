@@ -15,9 +15,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from trainproof.readers.console.engine import ConsoleReader
-from trainproof.readers.console.line import Line
-
-_NUMBER = r"[-+.\w]+"
+from trainproof.readers.console.line import NUMBER, Line
 
 
 class EstimatorReader(ConsoleReader):
@@ -26,8 +24,8 @@ class EstimatorReader(ConsoleReader):
     lines = (
         Line(
             ", step = ",
-            rf"(?:[^\n]{{0,120}}(?:tensorflow:|\] |- ))?loss = (?P<loss>{_NUMBER})(?=[^\n]*, step = )",
-            rf"(?:, [\w/]+ = {_NUMBER}){{0,20}}?",
+            rf"(?:[^\n]{{0,120}}(?:tensorflow:|\] |- ))?loss = (?P<loss>{NUMBER})(?=[^\n]*, step = )",
+            rf"(?:, [\w/]+ = {NUMBER}){{0,20}}?",
             r", step = (?P<step>\d+)(?: \([\d.]+ sec\))?",
         ),
         Line("Saving dict", r"[^\n]{0,120}Saving dict for global step (?P<step>\d+): ", prefix="eval_", sure=False),
@@ -42,7 +40,7 @@ class LitGPTReader(ConsoleReader):
         Line(
             "| loss train: ",
             r"Epoch (?P<epoch>\d+) \| iter (?P<step>\d+) step \d+ ?\| loss train: "
-            rf"(?P<loss>{_NUMBER}), val: (?:n/a|(?P<eval_loss>{_NUMBER})) \| iter time: (?P<step_time>[\d.]+) ms",
+            rf"(?P<loss>{NUMBER}), val: (?:n/a|(?P<eval_loss>{NUMBER})) \| iter time: (?P<step_time>[\d.]+) ms",
             "",
             r"[^\n]*",
         ),

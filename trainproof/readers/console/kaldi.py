@@ -11,12 +11,11 @@ from __future__ import annotations
 from trainproof.readers.builder import FrameBuilder
 from trainproof.readers.console.engine import ConsoleReader, Reading
 from trainproof.readers.console.fields import Cells
-from trainproof.readers.console.line import Batch, Line
+from trainproof.readers.console.line import NUMBER, Batch, Line
 from trainproof.readers.source import LogInput
 
-_NUMBER = r"[-+.\w]+"
 _LOG = r"LOG \(nnet3-[^)\n]{1,80}\([^)\n]{0,80}\)[^)\n]{0,80}\) "
-_SUM = rf"(?:{_NUMBER} \+ {_NUMBER} = )?"  # of the objective and a term of regularisation
+_SUM = rf"(?:{NUMBER} \+ {NUMBER} = )?"  # of the objective and a term of regularisation
 
 
 _OBJECTIVES = {
@@ -34,29 +33,29 @@ class KaldiReader(ConsoleReader):
         Line(
             "for minibatches",
             _LOG
-            + rf"Average objective function for 'output' for minibatches \d+-(?P<step>\d+) is {_SUM}(?P<objective>{_NUMBER}) over ",
+            + rf"Average objective function for 'output' for minibatches \d+-(?P<step>\d+) is {_SUM}(?P<objective>{NUMBER}) over ",
         ),
         Line(
             "for minibatches",
             _LOG
-            + rf"Average objective function for 'output-xent' for minibatches \d+-(?P<step>\d+) is {_SUM}(?P<objective_xent>{_NUMBER}) over ",
+            + rf"Average objective function for 'output-xent' for minibatches \d+-(?P<step>\d+) is {_SUM}(?P<objective_xent>{NUMBER}) over ",
             sure=False,
         ),
         Line(
             "Overall average",
-            _LOG + rf"Overall average objective function for 'output' is {_SUM}(?P<overall>{_NUMBER}) over ",
+            _LOG + rf"Overall average objective function for 'output' is {_SUM}(?P<overall>{NUMBER}) over ",
             counted=True,
         ),
         Line(
             "\t",
-            rf"(?P<step>\d+)\t{_NUMBER}\t(?P<objective>-{_NUMBER}|nan|-?inf)\t(?P<eval_objective>-{_NUMBER}|nan|-?inf)\t{_NUMBER}",
+            rf"(?P<step>\d+)\t{NUMBER}\t(?P<objective>-{NUMBER}|nan|-?inf)\t(?P<eval_objective>-{NUMBER}|nan|-?inf)\t{NUMBER}",
             "",
             sure=False,
         ),
         Line(
             "AVG.LOSS",
-            rf"ITERATION (?P<step>\d+): TRAIN AVG\.LOSS (?P<loss>{_NUMBER}), \(lrate(?P<lr>{_NUMBER})\), "
-            rf"CROSSVAL AVG\.LOSS (?P<eval_loss>{_NUMBER}),[^\n]*",
+            rf"ITERATION (?P<step>\d+): TRAIN AVG\.LOSS (?P<loss>{NUMBER}), \(lrate(?P<lr>{NUMBER})\), "
+            rf"CROSSVAL AVG\.LOSS (?P<eval_loss>{NUMBER}),[^\n]*",
             "",
         ),
     )

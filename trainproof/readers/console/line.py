@@ -14,6 +14,8 @@ from trainproof.readers.console.fields import FIELD, STRICT_FIELD, Cells, column
 from trainproof.readers.console.text import Block, Span, joined
 from trainproof.readers.values import clean_name
 
+#: a number in a head, in words of a pattern: what it is worth is told when it is read
+NUMBER = r"[-+.\w]+"
 #: lines with the same names after which a regular expression is made of the last: that costs as much as reading ten lines
 LEARNED_AFTER = 8
 #: shapes that are learned of one kind of line

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from trainproof.readers.console.engine import ConsoleReader
-from trainproof.readers.console.line import Line
+from trainproof.readers.console.line import NUMBER, Line
 
-_NUMBER = r"[-+.\w]+"
 _PLACE = r"Ep\. [\d.]+ : Up\. "
 
 
@@ -21,13 +20,13 @@ class MarianReader(ConsoleReader):
     lines = (
         Line(
             " : Cost ",
-            rf"\[[^\]\n]{{10,40}}\] {_PLACE}(?P<step>\d+) : Sen\. [\d,]+ : Cost (?P<loss>{_NUMBER})",
+            rf"\[[^\]\n]{{10,40}}\] {_PLACE}(?P<step>\d+) : Sen\. [\d,]+ : Cost (?P<loss>{NUMBER})",
             "",
-            rf"(?:(?! : L\.r\. )[^\n])*(?: : L\.r\. (?P<lr>{_NUMBER}))?(?: : gNorm (?P<gnorm>{_NUMBER}))?[^\n]*",
+            rf"(?:(?! : L\.r\. )[^\n])*(?: : L\.r\. (?P<lr>{NUMBER}))?(?: : gNorm (?P<gnorm>{NUMBER}))?[^\n]*",
         ),
         Line(
             "[valid]",
-            rf"\[[^\]\n]{{10,40}}\] \[valid\] {_PLACE}\d+ : (?P<name>[\w-]+) : (?P<value>{_NUMBER})",
+            rf"\[[^\]\n]{{10,40}}\] \[valid\] {_PLACE}\d+ : (?P<name>[\w-]+) : (?P<value>{NUMBER})",
             "",
             r"[^\n]*",
             prefix="eval_",

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.console.text import cleaned, pieces
+from trainproof.readers.console.rowwise import batches, sniffed
 from trainproof.readers.records import RecordSink
 from trainproof.readers.source import LogInput
 from trainproof.readers.values import parse_number
@@ -40,21 +38,12 @@ class MatlabReader:
     description = "MATLAB: trainNetwork on the console"
 
     def sniff(self, head: bytes) -> float:
-        table = _Table()
-        for line, row in enumerate(cleaned(head).split(b"\n")):
-            table.take(line, row)
-        return 0.9 if len(table.records) >= SNIFFED_ROWS else 0.0
+        return 0.9 if len(sniffed(_Table(), head).records) >= SNIFFED_ROWS else 0.0
 
     def read(self, log: LogInput, out: FrameBuilder) -> None:
-        sink, table = RecordSink(out, "iteration"), _Table()
-        for block, soft in pieces(log):
-            out.soft(soft)
-            for line, row in block.rows():
-                table.take(line, row)
-            if table.records:
-                lines = np.array([line for line, _ in table.records], np.int64)
-                sink.give_records([record for _, record in table.records], lines)
-                table.records.clear()
+        sink = RecordSink(out, "iteration")
+        for records, lines in batches(log, out, _Table()):
+            sink.give_records(records, lines)
         sink.finish()
 
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.console.text import cleaned, pieces
+from trainproof.readers.console.rowwise import batches, sniffed
 from trainproof.readers.records import RecordSink
 from trainproof.readers.source import LogInput
 from trainproof.readers.values import clean_name, parse_number
@@ -33,21 +31,12 @@ class ParlAIReader:
     description = "ParlAI: console output"
 
     def sniff(self, head: bytes) -> float:
-        report = _Report()
-        for line, row in enumerate(cleaned(head).split(b"\n")):
-            report.take(line, row)
-        return 0.9 if len(report.records) >= SNIFFED_RECORDS else 0.0
+        return 0.9 if len(sniffed(_Report(), head).records) >= SNIFFED_RECORDS else 0.0
 
     def read(self, log: LogInput, out: FrameBuilder) -> None:
-        sink, report = RecordSink(out, "step"), _Report()
-        for block, soft in pieces(log):
-            out.soft(soft)
-            for line, row in block.rows():
-                report.take(line, row)
-            if report.records:
-                lines = np.array([line for line, _ in report.records], np.int64)
-                sink.give_records([record for _, record in report.records], lines)
-                report.records.clear()
+        sink = RecordSink(out, "step")
+        for records, lines in batches(log, out, _Report()):
+            sink.give_records(records, lines)
         sink.finish()
 
 

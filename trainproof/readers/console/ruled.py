@@ -10,11 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from trainproof.names import EVAL_PREFIXES, looks_like_metric, plain, step_name
 from trainproof.readers.builder import FrameBuilder
-from trainproof.readers.console.text import cleaned, pieces
+from trainproof.readers.console.rowwise import batches, sniffed
 from trainproof.readers.records import RecordSink
 from trainproof.readers.source import LogInput
 from trainproof.readers.values import clean_name, parse_number
@@ -34,23 +32,13 @@ class RuledReader:
     description = "tables with an underlined header: spaCy, skorch, trainnet, Markdown"
 
     def sniff(self, head: bytes) -> float:
-        tables = _Tables()
-        for line, row in enumerate(cleaned(head).split(b"\n")):
-            tables.take(line, row)
+        tables = sniffed(_Tables(), head)
         return 0.75 if tables.names and len(tables.records) >= SNIFFED_ROWS else 0.0
 
     def read(self, log: LogInput, out: FrameBuilder) -> None:
         sink = RecordSink(out)
-        tables = _Tables()
-        for block, soft in pieces(log):
-            out.soft(soft)
-            for line, row in block.rows():
-                tables.take(line, row)
-            if tables.records:
-                records = [record for _, record in tables.records]
-                lines = np.array([line for line, _ in tables.records], np.int64)
-                sink.give_records(records, lines)
-                tables.records.clear()
+        for records, lines in batches(log, out, _Tables()):
+            sink.give_records(records, lines)
         sink.finish()
 
 

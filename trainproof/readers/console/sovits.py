@@ -7,14 +7,13 @@
 from __future__ import annotations
 
 from trainproof.readers.console.engine import ConsoleReader
-from trainproof.readers.console.line import Line
+from trainproof.readers.console.line import NUMBER, Line
 
 _LOG = r"[\d-]{10} [\d:,]{8,12}\t[^\t\n]{1,80}\tINFO\t"
-_NUMBER = r"[-+.\w]+"
 
 
 def _losses(*names: str) -> str:
-    return r",\s".join(rf"(?P<loss_{name}>{_NUMBER})" for name in names)
+    return r",\s".join(rf"(?P<loss_{name}>{NUMBER})" for name in names)
 
 
 _FOUR = _losses("disc", "gen", "fm", "mel")
@@ -26,13 +25,13 @@ class SovitsReader(ConsoleReader):
     lines = (
         Line(
             "[",
-            _LOG + rf"(?:Losses: |损失：)\[{_FOUR}, (?P<loss_kl>{_NUMBER})\](?:, step: |，步数：)(?P<step>\d+)"
-            rf"(?:, lr: |，学习率：)(?P<lr>{_NUMBER})",
+            _LOG + rf"(?:Losses: |损失：)\[{_FOUR}, (?P<loss_kl>{NUMBER})\](?:, step: |，步数：)(?P<step>\d+)"
+            rf"(?:, lr: |，学习率：)(?P<lr>{NUMBER})",
             r"[^\n]*",
         ),
         Line(
             "[",
-            _LOG + rf"\[{_FOUR}, (?P<loss_dur>{_NUMBER}), (?P<loss_kl>{_NUMBER}), (?P<step>\d+), (?P<lr>{_NUMBER})\]",
+            _LOG + rf"\[{_FOUR}, (?P<loss_dur>{NUMBER}), (?P<loss_kl>{NUMBER}), (?P<step>\d+), (?P<lr>{NUMBER})\]",
             "",
         ),
     )

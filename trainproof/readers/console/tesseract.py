@@ -8,9 +8,7 @@ At iteration 500, stage 0, Eval Char error rate=8.1, Word error rate=21.4
 from __future__ import annotations
 
 from trainproof.readers.console.engine import ConsoleReader
-from trainproof.readers.console.line import Line
-
-_NUMBER = r"[-+.\w]+"
+from trainproof.readers.console.line import NUMBER, Line
 
 
 class TesseractReader(ConsoleReader):
@@ -19,15 +17,15 @@ class TesseractReader(ConsoleReader):
     lines = (
         Line(
             "t iteration ",
-            rf"At iteration \d+/(?P<step>\d+)/\d+, [Mm]ean rms=(?P<loss>{_NUMBER})%, delta=[^,\n]{{1,20}}, "
-            rf"(?:BCER|char) train=(?P<train_cer>{_NUMBER})%, (?:BWER|word) train=(?P<train_wer>{_NUMBER})%,",
+            rf"At iteration \d+/(?P<step>\d+)/\d+, [Mm]ean rms=(?P<loss>{NUMBER})%, delta=[^,\n]{{1,20}}, "
+            rf"(?:BCER|char) train=(?P<train_cer>{NUMBER})%, (?:BWER|word) train=(?P<train_wer>{NUMBER})%,",
             "",
             r"[^\n]*",
         ),
         Line(
             "t iteration ",
-            rf"At iteration (?P<step>\d+), stage \d+, Eval Char error rate=(?P<eval_cer>{_NUMBER}), "
-            rf"Word error rate=(?P<eval_wer>{_NUMBER})",
+            rf"At iteration (?P<step>\d+), stage \d+, Eval Char error rate=(?P<eval_cer>{NUMBER}), "
+            rf"Word error rate=(?P<eval_wer>{NUMBER})",
             "",
             r"[^\n]*",
             sure=False,
