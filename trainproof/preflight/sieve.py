@@ -51,7 +51,7 @@ def suspects(texts: Sequence[str], encoded: Sequence[bytes]) -> list[int]:
 
 
 def suspect_lines(lines: bytes) -> list[int] | None:
-    """The same of lines of JSON, each with texts and lower-case names in one list; None where they have to be decoded. None may be empty."""
+    """The same of lines of JSON, each with texts and lower-case names in one list; None where that is told sooner of what they decode to. None may be empty."""
     escaped = b"\\" in lines  # asked first: a single sign is found at once
     if escaped and b"\\u" in lines:
         return None
