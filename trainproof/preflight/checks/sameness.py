@@ -101,7 +101,8 @@ def _as_in(found: Found, place: Places, again: Indices, chief: Indices, how: str
 def near_duplicates(found: Found, t: DataThresholds) -> Iterator[Sighting]:
     """A record is nearly the same as an earlier one: their sets of 16-byte windows overlap by three quarters or more.
 
-    Similarity is estimated by MinHash (112 bins, 14 bands) on the first 20,000 bytes of texts of at least 80 bytes.
+    White space and ASCII punctuation do not count, nor does case. Similarity is estimated by MinHash (112 bins, 14 bands) on the first 20,000 bytes
+    of texts of which at least 64 bytes count.
 
     Why it matters
     As exact duplicates, and no exact comparison finds them.
